@@ -50,11 +50,12 @@ def of_function(function: str) -> str:
 
 
 def domain_xml(name: str, devices: str) -> str:
+    """A domain with a TPM, whose UUID is a new one."""
     return (
         f"<domain type='kvm'><name>{name}</name><uuid>{uuid.uuid4()}</uuid>"
         f"<memory unit='MiB'>{MEMORY_MIB}</memory><vcpu>2</vcpu>"
         "<os><type arch='i686' machine='pc'>hvm</type></os>"
-        f"<devices>{devices}</devices></domain>"
+        f"<devices>{devices}<tpm model='tpm-crb'><backend type='emulator' version='2.0'/></tpm></devices></domain>"
     )
 
 
@@ -125,6 +126,9 @@ class Hosts:
     def qemu_log(self, host: str, name: str) -> str:
         return (self.machines[host].root / f"var/log/libvirt/qemu/{name}.log").read_text()
 
+    def tpm(self, host: str, vm_uuid: str) -> str:
+        return (self.machines[host].root / f"var/lib/libvirt/swtpm/{vm_uuid}/tpm2/tpm2-00.permall").read_text()
+
     def kernel_log(self, host: str) -> str:
         return (self.machines[host].root / "dev/kmsg").read_text()
 
@@ -163,16 +167,16 @@ def clean(hosts: Hosts) -> Iterator[None]:
 class Guest:
     """A domain that runs on the source with one device, and the device that waits for it on the target."""
 
-    def __init__(self, hosts: Hosts, *, is_vf: bool = False, type_there: int = 0) -> None:
+    def __init__(self, hosts: Hosts, *, is_vf: bool = False, type_there: int = 0, others: str = "") -> None:
         self.hosts = hosts
         self.name = f"guest-{uuid.uuid4().hex[:8]}"
         if is_vf:
             self.here, self.there = hosts.vf(SOURCE), hosts.vf(TARGET)
-            self._element, self._other = of_function(self.here), of_function(self.there)
+            element = of_function(self.here)
         else:
             self.here, self.there = hosts.mdev(SOURCE), hosts.mdev(TARGET, type_there)
-            self._element, self._other = of_mdev(self.here), of_mdev(self.there)
-        self.domain = hosts.source.defineXML(domain_xml(self.name, self._element))
+            element = of_mdev(self.here)
+        self.domain = hosts.source.defineXML(domain_xml(self.name, element + others))
         self.domain.create()
         self.watched = hosts.watching.lookupByName(self.name)
 

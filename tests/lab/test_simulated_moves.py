@@ -58,6 +58,7 @@ def test_a_running_domain_changes_its_host_and_its_device(hosts: Hosts, is_vf: b
         MEMORY_MIB << 20,
     )
     assert 0 < stats["downtime"] < stats["time_elapsed"]
+    assert hosts.tpm(TARGET, vm_uuid) == hosts.tpm(SOURCE, vm_uuid)
     assert "reason=migrated" in hosts.qemu_log(SOURCE, guest.name)
     assert "Failed" not in hosts.qemu_log(TARGET, guest.name)
 
@@ -196,6 +197,8 @@ def test_a_move_that_stands_still_has_the_same_left_every_time(hosts: Hosts) -> 
         first = guest.watched.jobStats()
         until(lambda: guest.watched.jobStats()["time_elapsed"] > first["time_elapsed"])
         assert guest.watched.jobStats()["data_remaining"] == first["data_remaining"] == MEMORY_MIB << 20
+        with pytest.raises(libvirt.libvirtError, match="cannot acquire state change lock"):
+            guest.watched.shutdown()
         lab.faults.clear(SOURCE, folder=hosts.folder)
     assert hosts.states(guest.name) == [None, (RUNNING, libvirt.VIR_DOMAIN_RUNNING_MIGRATED)]
 
@@ -219,6 +222,44 @@ def test_the_state_and_its_rate_decide_the_downtime(hosts: Hosts) -> None:
     # 100 MiB of state and 512 MiB of memory at 100 MiB/s; the limit of 200 MiB/s does not matter.
     assert stats["downtime"] == pytest.approx(6120, abs=1)
     hosts.target.lookupByName(guest.name).destroy()
+
+
+def test_the_end_of_the_domain_that_waits_ends_a_move(hosts: Hosts) -> None:
+    guest = Guest(hosts)
+    hosts.fault(SOURCE, "move-stall")
+    with guest.moving() as errors:
+        until(lambda: bool(hosts.held(TARGET)))
+        hosts.watching_target.lookupByName(guest.name).destroy()
+    assert len(errors) == 1
+    assert guest.is_back()
+
+
+VOLUME = "<volume><name>{name}</name><capacity>1048576</capacity></volume>"
+DISK = """<disk type='file' device='{kind}'>
+<source file='/var/lib/libvirt/images/{name}'/><target dev='{dev}' bus='sata'/></disk>"""
+
+
+def test_disks_are_copied_or_shared_and_there_on_the_target(hosts: Hosts) -> None:
+    names = {"disk": ("root.qcow2", "sda"), "cdrom": ("seed.iso", "sdb")}
+    pools = [one.storagePoolLookupByName("default") for one in (hosts.source, hosts.target)]
+    for name, _ in names.values():
+        pools[0].createXML(VOLUME.format(name=name))
+    disks = "".join(DISK.format(kind=kind, name=name, dev=dev) for kind, (name, dev) in names.items())
+    guest = Guest(hosts, others=disks)
+    copying = FLAGS | libvirt.VIR_MIGRATE_NON_SHARED_INC
+    for flags, words in (
+        (FLAGS, "Unsafe migration: Migration without shared storage is unsafe"),
+        (copying, "pre-creation of storage targets for incremental storage migration is not supported"),
+    ):
+        with pytest.raises(libvirt.libvirtError, match=words):
+            guest.move(flags=flags)
+    pools[1].createXML(VOLUME.format(name="root.qcow2"))
+    with pytest.raises(libvirt.libvirtError, match="Cannot access storage file"):
+        guest.move(flags=copying)
+    assert guest.is_back()
+    pools[1].createXML(VOLUME.format(name="seed.iso"))
+    guest.move(flags=copying)
+    assert hosts.held(TARGET) == {guest.name: [guest.there]}
 
 
 @pytest.mark.parametrize("host", [SOURCE, TARGET])

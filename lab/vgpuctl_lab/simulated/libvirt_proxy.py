@@ -56,6 +56,12 @@ _WRITES_TO_DISK = (
     Procedure.STORAGE_VOL_CREATE_XML_FROM,
     Procedure.DOMAIN_MANAGED_SAVE,
 )
+_WAITS_FOR_JOBS = (
+    Procedure.DOMAIN_RESUME,
+    Procedure.DOMAIN_SHUTDOWN,
+    Procedure.DOMAIN_SHUTDOWN_FLAGS,
+    Procedure.DOMAIN_MANAGED_SAVE,
+)
 _STARTS = (Procedure.DOMAIN_CREATE, Procedure.DOMAIN_CREATE_WITH_FLAGS)
 _ENDS = (
     Procedure.DOMAIN_SHUTDOWN,
@@ -189,6 +195,8 @@ class LibvirtProxy:
                 return partial(_given, captured)
         if packet.procedure in _WRITES_TO_DISK and "disk-full" in self._machine.state().host_faults:
             return self._refuse_for_want_of_space
+        if packet.procedure in _WAITS_FOR_JOBS and self._moves.jobs.has_job(read_domain(packet.body).uuid):
+            return self._moves.jobs.refuse
         works: dict[int, Callable[[Packet], Awaitable[Packet]]] = {
             Procedure.AUTH_LIST: partial(_given, packet.reply(struct.pack(">II", 1, 0))),
             Procedure.CONNECT_GET_CAPABILITIES: partial(say_capabilities, self._machine),

@@ -71,6 +71,17 @@ class MigrationJobs:
         for known in (self.outgoing, self.incoming, self.completed, self._downtimes_ms):
             known.clear()
 
+    def has_job(self, vm_uuid: str) -> bool:
+        """True while a domain leaves or arrives: libvirt then takes no change of it but its end."""
+        return vm_uuid in self.outgoing or vm_uuid in self.incoming
+
+    async def refuse(self, packet: Packet) -> Packet:
+        """Answer a change of a domain that has a job; libvirt says this after half a minute."""
+        return packet.error(
+            "Timed out during operation: cannot acquire state change lock (held by remoteDispatchDomainMigrate)",
+            ErrorCode.OPERATION_TIMEOUT,
+        )
+
     def forget_downtime(self, vm_uuid: str) -> None:
         """Forget what was set for a QEMU that has ended."""
         self._downtimes_ms.pop(vm_uuid, None)

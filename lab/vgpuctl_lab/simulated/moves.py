@@ -7,8 +7,10 @@ A client carries the calls to both hosts: begin (source), prepare (target), perf
 
 import asyncio
 from asyncio import StreamWriter
+from collections.abc import Sequence
 from xml.etree import ElementTree
 
+from vgpuctl_lab.simulated import guest_state, moved_disks
 from vgpuctl_lab.simulated.libvirt_domains import (
     STATE_PAUSED,
     STATE_RUNNING,
@@ -55,7 +57,6 @@ _TICK_S = 0.01
 # A move takes this long by the clock, unless a fault makes it slow or it does not end.
 _SHOWN_S = 0.2
 _FAILED = "operation failed: job 'migration out' unexpectedly failed"
-_LOCKED = "Timed out during operation: cannot acquire state change lock (held by remoteDispatchDomainMigrate)"
 
 
 class MoveFailed(Exception):
@@ -102,8 +103,8 @@ class Moves:
         domain, given, flags = reader.domain(), reader.parameters(), reader.number()
         if domain.uuid not in self._machine.state().domains:
             return packet.error(NOT_RUNNING, ErrorCode.OPERATION_INVALID)
-        if domain.uuid in self.jobs.outgoing or domain.uuid in self.jobs.incoming:
-            return packet.error(_LOCKED, ErrorCode.OPERATION_TIMEOUT)
+        if self.jobs.has_job(domain.uuid):
+            return await self.jobs.refuse(packet)
         refused = await self._refusal(domain, flags)
         if refused:
             return packet.error(f"Requested operation is not valid: {refused}", ErrorCode.OPERATION_INVALID)
@@ -112,11 +113,15 @@ class Moves:
         difference = abi_difference(source_xml, target_xml, str(given.get("destination_name", domain.name)))
         if difference:
             return packet.error(f"unsupported configuration: {difference}", ErrorCode.CONFIG_UNSUPPORTED)
+        unsafe = await moved_disks.refusal_at_source(self._libvirtd, source_xml, flags)
+        if unsafe:
+            return packet.error(*unsafe)
+        volumes = await moved_disks.volumes_of(self._libvirtd, source_xml)
         persistent = str(given.get("persistent_xml", target_xml))
         transfer = Transfer(memory_bytes(source_xml), migration.state_bytes(self._machine, domain.uuid))
         state = await self._domains.state_of(domain)
         self.jobs.outgoing[domain.uuid] = Outgoing(domain, owner, transfer, was_running=state == STATE_RUNNING)
-        return packet.reply(text(_cookie(self._name, domain, persistent)) + text(target_xml))
+        return packet.reply(text(_cookie(self._name, domain, persistent, volumes)) + text(target_xml))
 
     async def _refusal(self, domain: DomainName, flags: int) -> str | None:
         """Why libvirt refuses to begin, None if it does not."""
@@ -183,7 +188,8 @@ class Moves:
             raise MoveFailed("operation aborted: job 'migration out' canceled by client", ErrorCode.OPERATION_ABORTED)
         if job.domain.uuid not in self._machine.state().domains:
             raise MoveFailed("operation failed: domain is not running")
-        if target.jobs.incoming.get(job.domain.uuid) is not incoming:
+        is_there = job.domain.uuid in target._machine.state().domains
+        if not is_there or target.jobs.incoming.get(job.domain.uuid) is not incoming:
             raise MoveFailed
 
     def _rates(self, target: "Moves", uuid: str, bandwidth_mib: int) -> Rates:
@@ -237,7 +243,11 @@ class Moves:
         reader = Reader(packet.body)
         given, cookie = reader.parameters(), ElementTree.fromstring(reader.text())
         xml = str(given["destination_xml"])
-        vm_uuid = cookie.findtext("uuid", "")
+        vm_uuid, flags = cookie.findtext("uuid", ""), reader.number()
+        volumes = [str(one.text) for one in cookie.iterfind("volume")]
+        missing = await moved_disks.refusal_at_target(self._libvirtd, xml, volumes, flags)
+        if missing:
+            return packet.error(*missing)
         async with self._domains.lock:
             self._libvirtd.rename_next(vm_uuid, Event.STARTED, _STARTED_MIGRATED)
             answer = await self._domains.run_xml(call(Procedure.DOMAIN_CREATE_XML, text(xml) + bytes(4)))
@@ -265,6 +275,7 @@ class Moves:
             )
             await self._end_incoming(incoming)
             raise MoveFailed
+        guest_state.carry(source._machine, self._machine, uuid, await self._domains.xml_of(incoming.domain))
         incoming.is_lost = migration.refused_late(self._machine, uuid, types)
 
     async def finish(self, packet: Packet) -> Packet:
@@ -284,6 +295,8 @@ class Moves:
             await self._end_incoming(incoming)
             return packet.error("migration successfully aborted", ErrorCode.MIGRATE_FINISH_OK)
         domain = incoming.domain
+        if domain.uuid not in self._machine.state().domains:
+            return packet.error("internal error: guest unexpectedly quit")
         async with self._domains.lock:
             if flags & _PERSIST_DEST:
                 await self._domains.define_xml(incoming.persistent_xml)
@@ -303,13 +316,15 @@ class Moves:
             self._domains.reasons.pop(incoming.domain.uuid, None)
 
 
-def _cookie(host: str, domain: DomainName, persistent_xml: str | None = None) -> str:
-    """What one host lets the client tell the other one."""
+def _cookie(host: str, domain: DomainName, persistent_xml: str | None = None, volumes: Sequence[str] = ()) -> str:
+    """What one host lets the client tell the other one. volumes: targets of the disks that are volumes."""
     root = ElementTree.Element("qemu-migration")
     values = {"name": domain.name, "uuid": domain.uuid, "hostname": host, "persistent": persistent_xml}
     for name, value in values.items():
         if value is not None:
             ElementTree.SubElement(root, name).text = value
+    for target in volumes:
+        ElementTree.SubElement(root, "volume").text = target
     return ElementTree.tostring(root, encoding="unicode")
 
 

@@ -8,6 +8,7 @@ domain starts and ends: its devices must be there, and its process then holds th
 
 import asyncio
 import struct
+import uuid
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -18,15 +19,18 @@ from xml.etree import ElementTree
 from vgpuctl_lab.simulated.libvirt_capabilities import say_capabilities
 from vgpuctl_lab.simulated.libvirt_domains import HostDomains
 from vgpuctl_lab.simulated.libvirt_wire import (
+    INT,
     KEEPALIVE_PING,
     KEEPALIVE_PONG,
     KEEPALIVE_PROGRAM,
+    LLONG,
     QEMU_PROGRAM,
     Kind,
     Packet,
     Procedure,
     Status,
     cpu_map,
+    parameters,
     read_domain,
     read_text,
     text,
@@ -71,6 +75,10 @@ _ENDS = (
     Procedure.DOMAIN_UNDEFINE,
     Procedure.DOMAIN_UNDEFINE_FLAGS,
 )
+
+
+# virDomainStatsTypes, virDomainDirtyRateStatus
+_STATS_DIRTYRATE, _MEASURED = 512, 2
 
 
 class LibvirtProxy:
@@ -202,6 +210,8 @@ class LibvirtProxy:
             Procedure.CONNECT_GET_CAPABILITIES: partial(say_capabilities, self._machine),
             Procedure.CONNECT_GET_HOSTNAME: self._say_hostname,
             Procedure.NODE_GET_CPU_MAP: self._say_cpus,
+            Procedure.DOMAIN_START_DIRTY_RATE_CALC: self._say_ok,
+            Procedure.CONNECT_GET_ALL_DOMAIN_STATS: self._say_stats,
             Procedure.STORAGE_VOL_UPLOAD: self._say_ok,
             Procedure.STORAGE_VOL_DELETE: self._delete_volume,
             Procedure.STORAGE_VOL_DOWNLOAD: self._say_ok if packet.is_copy else self._forward,
@@ -235,6 +245,15 @@ class LibvirtProxy:
 
     async def _say_ok(self, packet: Packet) -> Packet:
         return packet.reply()
+
+    async def _say_stats(self, packet: Packet) -> Packet:
+        """Answer how fast guests write their memory, which was measured just now: not at all. The rest is forwarded."""
+        if packet.body[:8] != struct.pack(">II", 0, _STATS_DIRTYRATE):
+            return await self._forward(packet)
+        running = self._machine.state().domains.items()
+        rates = parameters((("dirtyrate.calc_status", INT, _MEASURED), ("dirtyrate.megabytes_per_second", LLONG, 0)))
+        records = (text(one.name) + uuid.UUID(key).bytes + struct.pack(">i", 1) + rates for key, one in running)
+        return packet.reply(struct.pack(">I", len(running)) + b"".join(records))
 
     async def _say_hostname(self, packet: Packet) -> Packet:
         """The test driver would tell the name of the machine that runs the lab."""

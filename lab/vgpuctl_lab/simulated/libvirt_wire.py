@@ -117,9 +117,11 @@ class Procedure(IntEnum):
     CONNECT_DOMAIN_EVENT_CALLBACK_DEREGISTER_ANY = 317
     DOMAIN_EVENT_CALLBACK_LIFECYCLE = 318
     CONNECT_GET_DOMAIN_CAPABILITIES = 342
+    CONNECT_GET_ALL_DOMAIN_STATS = 344
     DOMAIN_DEFINE_XML_FLAGS = 350
     CONNECT_REGISTER_CLOSE_CALLBACK = 360
     CONNECT_UNREGISTER_CLOSE_CALLBACK = 361
+    DOMAIN_START_DIRTY_RATE_CALC = 427
     DOMAIN_MIGRATE_GET_MAX_DOWNTIME = 387
     DOMAIN_MANAGED_SAVE_GET_XML_DESC = 388
     DOMAIN_MANAGED_SAVE_DEFINE_XML = 389
@@ -191,8 +193,8 @@ def decode(data: bytes) -> Packet:
 
 
 # Numbers of virTypedParameterType.
-INT, ULLONG = 1, 4
-_FORMATS = {INT: ">i", 2: ">I", 3: ">q", ULLONG: ">Q", 5: ">d", 6: ">i"}
+INT, LLONG, ULLONG = 1, 3, 4
+_FORMATS = {INT: ">i", 2: ">I", LLONG: ">q", ULLONG: ">Q", 5: ">d", 6: ">i"}
 _STRING = 7
 
 
@@ -234,7 +236,7 @@ class Reader:
 
 
 def parameters(values: Sequence[tuple[str, int, int]]) -> bytes:
-    """Encode typed parameters that are numbers: (name, INT or ULLONG, value)."""
+    """Encode typed parameters that are numbers: (name, INT, LLONG or ULLONG, value)."""
     body = struct.pack(">I", len(values))
     for name, kind, value in values:
         body += text(name) + struct.pack(">I", kind) + struct.pack(_FORMATS[kind], value)

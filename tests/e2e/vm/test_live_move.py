@@ -12,8 +12,6 @@ from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SEEDED, operator
 from tests.e2e.witness import FleetWitness
-from vgpuctl.errors import DomainRejected
-from vgpuctl.guests.libvirtd import migration
 
 __all__ = ["operator"]
 
@@ -136,7 +134,7 @@ def test_a_success_of_libvirt_without_the_vgpus_state_is_none(operator: Operator
     assert listed["vm"]["problem"].startswith("came from sim-001: it lost the state of its vGPU")
     (told,) = operator.json("list-events", "--kind", "vgpu-state-lost", "--limit", "1")
     assert (told["subject"], told["tenant"], told["before"]["from_host"]) == ("acme/web", "acme", "sim-001")
-    verdict = {one["host"]: one for one in operator.json("move-vm", "web", *ACME, "--check")["hosts"]}
+    verdict = {one["host"]: one for one in operator.json("move-vm", "web", *ACME, "--check")["verdicts"]}
     assert [one["code"] for one in verdict["sim-001"]["verdict"]["limits"]] == ["lost-before"]
     assert verdict["sim-003"]["verdict"]["kind"] == "live"
     assert "lost the state of a vGPU on" in str(operator.is_refused(*MOVE, "--to", "sim-001")["context"])
@@ -147,10 +145,12 @@ def test_a_success_of_libvirt_without_the_vgpus_state_is_none(operator: Operator
 
 
 def test_a_host_that_loses_states_is_tried_again_where_that_is_wanted(operator: Operator) -> None:
-    operator.does(*CREATE)
-    assert "lost the state of a vGPU" in str(operator.is_refused(*MOVE, "--to", "sim-002")["context"])
-    moved = operator.json(*MOVE, "--to", "sim-002", "--trust-hosts")
-    assert (moved["way"], moved["to"]) == ("live", "sim-002")
+    """sim-001 and sim-002 have lost one in the test before."""
+    (made,) = operator.json(*CREATE)
+    other = {"sim-001": "sim-002", "sim-002": "sim-001"}[made["vm"]["host"]]
+    assert "lost the state of a vGPU" in str(operator.is_refused(*MOVE, "--to", other)["context"])
+    moved = operator.json(*MOVE, "--to", other, "--trust-hosts")
+    assert (moved["way"], moved["to"]) == ("live", other)
     operator.does(*DELETE)
 
 
@@ -169,42 +169,18 @@ def test_a_longer_halt_than_the_vm_allows_is_refused_before(operator: Operator, 
     link = {"network": "trusted", "bandwidth_mbps": 10_000}
     (operator.inventory.parent / "group_vars/all.yml").write_text(yaml.safe_dump({"vgpu_moves": link}))
     operator.does(*CREATE, "--max-downtime", "2s")
-    (verdict, *_others) = operator.json("move-vm", "web", *ACME, "--check")["hosts"]
+    (verdict, *_others) = operator.json("move-vm", "web", *ACME, "--check")["verdicts"]
+    assert [one["code"] for one in verdict["verdict"]["limits"]] == ["max-downtime"], verdict
     assert verdict["verdict"]["downtime_s"] > 2
-    assert [one["code"] for one in verdict["verdict"]["limits"]] == ["max-downtime"]
     assert "and max_downtime is 2 s" in str(operator.is_refused(*MOVE)["context"])
     assert operator.json(*MOVE, "--max-downtime", "1h")["way"] == "live"
-    operator.does(*DELETE)
-
-
-def test_a_halt_that_turns_out_longer_ends_the_move(
-    operator: Operator, faults: Callable[..., None], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(migration, "_STALLED_S", 0.3)
-    monkeypatch.setattr(migration, "_POLL_S", 0.1)
-    (made,) = operator.json(*CREATE)
-    faults("move-stall")
-    seen: list[str] = []
-    with (
-        libvirt_of(operator.inventory, made["vm"]["host"]) as here,
-        libvirt_of(operator.inventory, made["vm"]["host"]) as beside,
-        libvirt_of(operator.inventory, "sim-003") as there,
-    ):
-        running = migration.running_xml(here, "acme.web", made["vm"]["uuid"])
-        order = migration.MigrationOrder(
-            "acme.web", made["vm"]["uuid"], running, running, "127.0.0.1", max_downtime_s=1
-        )
-        with pytest.raises(DomainRejected, match="do not get less, and the guest may be halted for 1s only"):
-            migration.Migration(here, there, beside, order).run(lambda progress: seen.append(str(progress)))
-    assert seen
-    assert _domains(operator, made["vm"]["host"]) == {"acme.web": "running"}
     operator.does(*DELETE)
 
 
 def test_a_drained_host_is_empty_without_a_stop(operator: Operator) -> None:
     for name in ("web", "db"):
         operator.does("create-vm", name, *ACME, "--gpu", "A40-8Q", *SEEDED)
-    host = operator.json("list-vms", "web", *ACME)[0]["vm"]["host"]
+    host = operator.json("list-vms")[0]["vm"]["host"]
     drained = operator.json("drain-host", host, "--reason", "new fans", "--live-only", "--yes")
     there = [one["vm"]["host"] for one in operator.json("list-vms", "--refresh")]
     assert host not in there

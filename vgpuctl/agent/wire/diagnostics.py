@@ -173,8 +173,8 @@ class HostDiagnostics:
     """Diagnostics of the whole host.
 
     lines: of the kernel's log since the boot, of the vGPU manager's since the boot, of VMs' logs since their last
-    start. qemu_logs: the VMs whose logs have that start. nvidia_module: whether the running kernel has a module nvidia, None
-    where it brings no modules' list.
+    start. qemu_logs: the VMs whose logs have that start. nvidia_module: whether the running kernel has a module nvidia,
+    None where it brings no modules' list.
     fabric_mode: FABRIC_MODE of Fabric Manager's configuration. address_bits: of a physical address of the CPU.
     unread: what could not be read, as sentences. ovn: None where no ovn-controller runs.
     guests_at_shutdown: ON_SHUTDOWN of libvirt-guests as it counts (`suspend`, `shutdown`), None where that service is

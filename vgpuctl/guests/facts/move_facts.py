@@ -102,8 +102,10 @@ def read_dirty_rate(connected: Connected, uuid: str) -> int | None:
         domain.startDirtyRateCalc(_DIRTY_RATE_S, 0)
         for _poll in range(_DIRTY_RATE_POLLS):
             time.sleep(_DIRTY_RATE_S / 5)
-            [(_domain, found)] = connected.connection.domainListGetStats(
-                [domain], library.VIR_DOMAIN_STATS_DIRTYRATE, 0
+            found = next(
+                rates
+                for one, rates in connected.connection.getAllDomainStats(library.VIR_DOMAIN_STATS_DIRTYRATE, 0)
+                if one.UUIDString() == uuid
             )
             if found.get("dirtyrate.calc_status") == library.VIR_DOMAIN_DIRTYRATE_MEASURED:
                 rate = found.get("dirtyrate.megabytes_per_second")

@@ -15,7 +15,7 @@ _NAMES_OF_READS = """
     getAllDomainStats networkLookupByName nwfilterLookupByName storagePoolLookupByName storageVolLookupByName
     getHostname getInfo getType getLibVersion getCapabilities getDomainCapabilities newStream isAlive XMLDesc name
     path key state info jobStats isActive autostart UUIDString vcpuPinInfo blockJobInfo download refresh screenshot
-    managedSaveGetXMLDesc snapshotNum jobInfo compareHypervisorCPU domainListGetStats startDirtyRateCalc
+    managedSaveGetXMLDesc snapshotNum jobInfo compareHypervisorCPU startDirtyRateCalc
     domainEventRegisterAny domainEventDeregisterAny registerCloseCallback unregisterCloseCallback
     """
 READS = frozenset(_NAMES_OF_READS.split())

@@ -59,16 +59,18 @@ def start(
             _take_pages(machine, state, domain, *pages, nodes_kib)
         state.domains[vm_uuid] = domain
         _keep_file(machine, vm_uuid, domain, xml)
-    log_of_qemu(machine, name, f"starting up {machine.shape.versions.get('libvirtd', 'libvirtd')}")
+    version = machine.shape.versions.get("libvirtd", "").rpartition(" ")[2]
+    log_of_qemu(machine, name, f"starting up libvirt version: {version}, hostname: {machine.folder.name}")
 
 
-def log_of_qemu(machine: MachineFolder, name: str, line: str) -> None:
-    """Write a line into libvirt's log of a domain's QEMU."""
+def log_of_qemu(machine: MachineFolder, name: str, line: str, *, by_qemu: bool = False) -> None:
+    """Write a line into libvirt's log of a domain's QEMU. by_qemu: in QEMU's own form (`-msg timestamp=on`)."""
     path = machine.root / QEMU_LOGS / f"{name}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
-    now = time.strftime("%Y-%m-%d %H:%M:%S.000+0000", time.gmtime(machine.state().now()))
+    form = "%Y-%m-%dT%H:%M:%S.000000Z qemu-system-x86_64:" if by_qemu else "%Y-%m-%d %H:%M:%S.000+0000:"
+    now = time.strftime(form, time.gmtime(machine.state().now()))
     with path.open("a") as file:
-        file.write(f"{now}: {line}\n")
+        file.write(f"{now} {line}\n")
 
 
 def _keep_file(machine: MachineFolder, vm_uuid: str, domain: Domain, xml: str | None) -> None:

@@ -119,8 +119,9 @@ def lose_state(machine: MachineFolder, vm_uuid: str) -> None:
     log_of_qemu(
         machine,
         machine.state().domains[vm_uuid].name,
-        f"qemu-system-x86_64: {_devices(machine, vm_uuid)[0]}: Failed setting device state to RUNNING_P2P."
+        f"{_devices(machine, vm_uuid)[0]}: Failed setting device state to RUNNING_P2P."
         " Recover state is ERROR. Resetting device: Invalid argument",
+        by_qemu=True,
     )
 
 

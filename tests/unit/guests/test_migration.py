@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A migration is overseen: its limit is raised while it stalls, and one that never ends is given up."""
+
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import libvirt
+import pytest
+
+from vgpuctl.errors import DomainRejected
+from vgpuctl.guests.libvirtd import migration
+from vgpuctl.guests.libvirtd.migration import Migration, MigrationOrder, MigrationProgress
+
+ORDER = MigrationOrder("acme.web", "u", "<running/>", "<definition/>", "10.0.0.2", max_downtime_s=2)
+
+
+class Domain:
+    """A domain whose migration ends when `needs_ms` of downtime are allowed, or when it is aborted."""
+
+    def __init__(self, *, needs_ms: float, remaining: int = 64 << 20) -> None:
+        self._needs_ms = needs_ms
+        self._remaining = remaining
+        self._over = threading.Event()
+        self._refused = ""
+        self.limits: list[int] = []
+        self.given: dict[str, Any] = {}
+        self.flags = 0
+
+    def migrate3(self, _target: object, parameters: dict[str, Any], flags: int) -> "Domain":
+        self.given, self.flags = parameters, flags
+        self._over.wait()
+        if self._refused:
+            raise libvirt.libvirtError(self._refused)
+        return self
+
+    def migrateSetMaxDowntime(self, limit_ms: int) -> None:  # noqa: N802 (libvirt's name)
+        self.limits.append(limit_ms)
+        if limit_ms >= self._needs_ms:
+            self._over.set()
+
+    def jobStats(self, flags: int = 0) -> dict[str, int]:  # noqa: N802 (libvirt's name)
+        if flags:
+            return {"downtime": 250, "data_processed": 99}
+        return {"data_total": 128 << 20, "data_remaining": self._remaining, "memory_bps": 8 << 20}
+
+    def abortJob(self) -> None:  # noqa: N802 (libvirt's name)
+        self._refused = "operation aborted: migration out job: canceled by client"
+        self._over.set()
+
+
+class Libvirt:
+    """A connection to the one domain, as Hypervisor has it."""
+
+    def __init__(self, host: str, domain: Domain) -> None:
+        self.host = host
+        self._domain = domain
+
+    @property
+    def connection(self) -> "Libvirt":
+        return self
+
+    def lookupByUUIDString(self, _uuid: str) -> Domain:  # noqa: N802 (libvirt's name)
+        return self._domain
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(migration, "_POLL_S", 0.01)
+    monkeypatch.setattr(migration, "_STALLED_S", 0.02)
+    yield
+
+
+def _move(domain: Domain, order: MigrationOrder = ORDER) -> tuple[migration.Migrated, list[MigrationProgress]]:
+    seen: list[MigrationProgress] = []
+    source: Any = Libvirt("gpu1", domain)
+    target: Any = Libvirt("gpu2", domain)
+    return Migration(source, target, source, order).run(seen.append), seen
+
+
+def test_the_limit_is_raised_until_the_rest_fits() -> None:
+    domain = Domain(needs_ms=1000)
+    done, seen = _move(domain)
+    assert domain.limits == sorted(domain.limits)
+    assert domain.limits[0] == 300
+    assert 1000 <= domain.limits[-1] <= 2000
+    assert (done.downtime_s, done.bytes_sent) == (0.25, 99)
+    assert str(seen[0]).endswith("s, 64 MiB of 128 MiB left")
+
+
+def test_a_limit_below_the_first_one_is_never_passed() -> None:
+    domain = Domain(needs_ms=0)
+    _move(domain, MigrationOrder("acme.web", "u", "", "", "10.0.0.2", max_downtime_s=0.1))
+    assert domain.limits == [100]
+
+
+def test_a_rest_that_does_not_fit_ends_the_move() -> None:
+    domain = Domain(needs_ms=60_000)
+    with pytest.raises(DomainRejected) as refused:
+        _move(domain)
+    assert "64 MiB are left and do not get less, and the guest may be halted for 2s only" in refused.value.message
+    assert refused.value.hint is not None
+    assert "the rest takes 8s: allow a longer --max-downtime" in refused.value.hint
+    assert domain.limits[-1] == 2000
+
+
+def test_what_libvirt_answers_is_told_with_both_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
+    domain = Domain(needs_ms=0)
+    monkeypatch.setattr(domain, "migrate3", _refuse)
+    with pytest.raises(DomainRejected, match=r"cannot move domain acme\.web from gpu1 to gpu2: "):
+        _move(domain)
+
+
+def _refuse(*_given: object) -> None:
+    raise libvirt.libvirtError("cannot migrate a domain with <hostdev mode='subsystem' type='pci'>")
+
+
+def test_an_interrupt_ends_the_move_and_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    domain = Domain(needs_ms=60_000)
+
+    def interrupt() -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(domain, "jobStats", lambda *_flags: interrupt())
+    with pytest.raises(KeyboardInterrupt):
+        _move(domain)
+
+
+@pytest.mark.parametrize(
+    ("order", "uri", "is_encrypted", "copies", "mib_s"),
+    [
+        (ORDER, "tcp://10.0.0.2", False, None, None),
+        (
+            MigrationOrder("n", "u", "r", "d", "fd00::7", ("vda",), 8000, is_encrypted=True),
+            "tcp://[fd00::7]",
+            True,
+            ["vda"],
+            953,
+        ),
+    ],
+)
+def test_libvirt_is_told_where_to_and_how(
+    order: MigrationOrder, uri: str, is_encrypted: bool, copies: list[str] | None, mib_s: int | None
+) -> None:
+    domain = Domain(needs_ms=0)
+    _move(domain, order)
+    assert domain.given[libvirt.VIR_MIGRATE_PARAM_URI] == uri
+    assert domain.given[libvirt.VIR_MIGRATE_PARAM_DEST_XML] == order.running
+    assert domain.given[libvirt.VIR_MIGRATE_PARAM_PERSIST_XML] == order.definition
+    assert domain.given.get(libvirt.VIR_MIGRATE_PARAM_MIGRATE_DISKS) == copies
+    assert domain.given.get(libvirt.VIR_MIGRATE_PARAM_BANDWIDTH) == mib_s
+    assert bool(domain.flags & libvirt.VIR_MIGRATE_TLS) is is_encrypted
+    assert bool(domain.flags & libvirt.VIR_MIGRATE_NON_SHARED_INC) is (copies is not None)
+    assert domain.flags & libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
+    assert not domain.flags & libvirt.VIR_MIGRATE_PEER2PEER

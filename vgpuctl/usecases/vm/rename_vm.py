@@ -14,7 +14,7 @@ from vgpuctl.specs.vm import check_name_length
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import define_again
-from vgpuctl.usecases.found.find_vm import find_vm, refuse_unfinished
+from vgpuctl.usecases.found.find_vm import find_vm, refuse_suspended, refuse_unfinished
 from vgpuctl.usecases.network.ports import attachments_of, connect
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import HostSession, Services
@@ -67,6 +67,7 @@ def _refuse(vm: Vm) -> None:
             hint="stop it first",
         )
     refuse_unfinished(vm, "rename")
+    refuse_suspended(vm, "rename")
     if vm.is_on_its_way:
         raise StateError(f"cannot rename {vm.printed_name}: it {vm.problem}", hint="run `vgpuctl repair`")
 

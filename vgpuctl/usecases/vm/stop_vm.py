@@ -56,7 +56,7 @@ def stop_vm(
     way to another host stays.
     """
     refuse_unfinished(vm)
-    if vm.is_suspended and how.problem is None:
+    if vm.is_suspended:
         how = replace(how, problem=vm.problem)  # its saved state stays
     if (how.releases or how.keep_s is not None) and vm.is_adopted:
         raise StateError(

@@ -6,6 +6,7 @@ where it was, with other devices of the same types where it has them. Its host m
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from vgpuctl.errors import StateError
 from vgpuctl.guests.facts.domain_facts import DomainState
@@ -33,8 +34,9 @@ def suspend_vm(services: Services, vm: Vm, how: Stop) -> tuple[Vm, bool]:
     whose state cannot be saved, and DomainRejected when QEMU says so: its guest goes on then.
     """
     refuse_unfinished(vm)
+    its_state_stays = replace(how, problem=SUSPENDED)
     if vm.is_suspended:
-        return stop_vm(services, vm, how) if how.releases or how.keep_s is not None else (vm, False)
+        return stop_vm(services, vm, its_state_stays) if how.releases or how.keep_s is not None else (vm, False)
     with services.store.reading() as session:
         leases = session.leases(vm_uuid=vm.uuid)
     _refuse_unsavable(vm, leases)
@@ -51,7 +53,7 @@ def suspend_vm(services: Services, vm: Vm, how: Stop) -> tuple[Vm, bool]:
             SavedState(host.hypervisor, vm.domain_name, vm.uuid).save()
         _record(services, vm, leases, how)
     if how.releases:
-        return stop_vm(services, _as_stored(services, vm), how)[0], True
+        return stop_vm(services, _as_stored(services, vm), its_state_stays)[0], True
     services.say_done(vm.printed_name, "suspended, shares kept")
     return _as_stored(services, vm), True
 
@@ -64,7 +66,7 @@ def _as_stored(services: Services, vm: Vm) -> Vm:
 def _refuse_unsavable(vm: Vm, leases: Sequence[Lease]) -> None:
     """Raise StateError for a VM that cannot be suspended, whatever its host says."""
     if vm.state is not VmState.RUNNING:
-        raise StateError(f"{vm.printed_name} is {vm.state}", hint="only a running VM is suspended")
+        raise StateError(f"cannot suspend {vm.printed_name}: it is {vm.state}", hint="only a running VM is suspended")
     if vm.is_adopted:
         raise StateError(
             f"{vm.printed_name}: cannot be suspended: its domain {vm.domain_name} is adopted",

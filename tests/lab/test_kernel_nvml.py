@@ -144,6 +144,12 @@ def test_mixed_sizes_and_a_running_vm_are_one_truth(ask: Ask) -> None:
         ["nvml", "nvmlDeviceGetMemoryInfo(gpu, version=nvmlMemory_v2).used >> 20"],
         ["smi", "vgpu", "-q"],
         ["nvml", "nvmlDeviceSetVgpuSchedulerState(gpu, c_nvmlVgpuSchedulerSetState_t(2))"],
+        ["keep", "moved", "nvmlVgpuInstanceGetMetadata(vgpu)"],
+        ["keep", "other", f'nvmlDeviceGetVgpuMetadata(nvmlDeviceGetHandleByPciBusId("{_A100}"))'],
+        ["keep", "told", "lambda one: [one.vgpuVmCompatibility, one.compatibilityLimitCode]"],
+        ["nvml", "told(nvmlGetVgpuCompatibility(moved, nvmlDeviceGetVgpuMetadata(gpu)))"],
+        ["nvml", "told(nvmlGetVgpuCompatibility(moved, other))"],
+        ["nvml", "nvmlVgpuInstanceGetRuntimeStateSize(vgpu).size >> 20"],
         ["stop_vm", "acme.web-1"],
         ["nvml", "nvmlDeviceGetActiveVgpus(gpu)"],
         ["smi", "vgpu", "-i", "1", "-shm", "0"],
@@ -160,17 +166,19 @@ def test_mixed_sizes_and_a_running_vm_are_one_truth(ask: Ask) -> None:
     assert sorted(in_sysfs) == sorted(in_nvml)
     assert 566 not in in_nvml, "no room for the whole GPU"
     assert active == [], "a vGPU is active while its VM runs"
-    started, _, vm, used, described, scheduler, stopped, inactive = answers[11:19]
+    started, _, vm, used, described, scheduler = answers[11:17]
+    assert answers[20:23] == [[0xF, 0], [0x1, 0x4], 8192], "to an equal GPU live, to another one cold"
+    stopped, inactive = answers[23:25]
     assert (started, stopped) == ("open", 0)
     assert vm == uuid
     assert used == 8192
     assert re.search(rf"VM UUID +: {uuid}\n +VM Name +: acme.web-1\n +vGPU Name +: NVIDIA A40-8Q\n", described[1])
     assert scheduler == _IN_USE, "a VM runs"
     assert inactive == []
-    assert answers[19][0] == _IN_USE, "vGPUs exist"
-    assert answers[20] == pynvml.NVML_SUCCESS
-    assert re.search(r"Scheduler Policy +: Equal Share\n", answers[21][1])
-    assert answers[23] == 0, "sriov-manage resets mixed-size mode"
+    assert answers[25][0] == _IN_USE, "vGPUs exist"
+    assert answers[26] == pynvml.NVML_SUCCESS
+    assert re.search(r"Scheduler Policy +: Equal Share\n", answers[27][1])
+    assert answers[29] == 0, "sriov-manage resets mixed-size mode"
 
 
 def test_faults_reach_every_tool(ask: Ask) -> None:

@@ -8,7 +8,6 @@ domain starts and ends: its devices must be there, and its process then holds th
 
 import asyncio
 import struct
-import uuid
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -16,21 +15,18 @@ from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
 
-from vgpuctl_lab.simulated.libvirt_capabilities import say_capabilities
 from vgpuctl_lab.simulated.libvirt_domains import HostDomains
+from vgpuctl_lab.simulated.libvirt_host import answer_about_moves
 from vgpuctl_lab.simulated.libvirt_wire import (
-    INT,
     KEEPALIVE_PING,
     KEEPALIVE_PONG,
     KEEPALIVE_PROGRAM,
-    LLONG,
     QEMU_PROGRAM,
     Kind,
     Packet,
     Procedure,
     Status,
     cpu_map,
-    parameters,
     read_domain,
     read_text,
     text,
@@ -75,10 +71,6 @@ _ENDS = (
     Procedure.DOMAIN_UNDEFINE,
     Procedure.DOMAIN_UNDEFINE_FLAGS,
 )
-
-
-# virDomainStatsTypes, virDomainDirtyRateStatus
-_STATS_DIRTYRATE, _MEASURED = 512, 2
 
 
 class LibvirtProxy:
@@ -197,21 +189,17 @@ class LibvirtProxy:
     def _work_of(self, packet: Packet, writer: StreamWriter) -> Callable[[Packet], Awaitable[Packet]]:
         if packet.program == QEMU_PROGRAM:
             return self._ask_monitor
-        if self._captured is not None:
-            captured = answer_of(self._captured, packet)
-            if captured is not None:
-                return partial(_given, captured)
+        captured = None if self._captured is None else answer_of(self._captured, packet)
+        if (told := captured or answer_about_moves(self._machine, packet)) is not None:
+            return partial(_given, told)
         if packet.procedure in _WRITES_TO_DISK and "disk-full" in self._machine.state().host_faults:
             return self._refuse_for_want_of_space
         if packet.procedure in _WAITS_FOR_JOBS and self._moves.jobs.has_job(read_domain(packet.body).uuid):
             return self._moves.jobs.refuse
         works: dict[int, Callable[[Packet], Awaitable[Packet]]] = {
-            Procedure.AUTH_LIST: partial(_given, packet.reply(struct.pack(">II", 1, 0))),
-            Procedure.CONNECT_GET_CAPABILITIES: partial(say_capabilities, self._machine),
+            Procedure.AUTH_LIST: self._list_no_authentication,
             Procedure.CONNECT_GET_HOSTNAME: self._say_hostname,
             Procedure.NODE_GET_CPU_MAP: self._say_cpus,
-            Procedure.DOMAIN_START_DIRTY_RATE_CALC: self._say_ok,
-            Procedure.CONNECT_GET_ALL_DOMAIN_STATS: self._say_stats,
             Procedure.STORAGE_VOL_UPLOAD: self._say_ok,
             Procedure.STORAGE_VOL_DELETE: self._delete_volume,
             Procedure.STORAGE_VOL_DOWNLOAD: self._say_ok if packet.is_copy else self._forward,
@@ -246,15 +234,6 @@ class LibvirtProxy:
     async def _say_ok(self, packet: Packet) -> Packet:
         return packet.reply()
 
-    async def _say_stats(self, packet: Packet) -> Packet:
-        """Answer how fast guests write their memory, which was measured just now: not at all. The rest is forwarded."""
-        if packet.body[:8] != struct.pack(">II", 0, _STATS_DIRTYRATE):
-            return await self._forward(packet)
-        running = self._machine.state().domains.items()
-        rates = parameters((("dirtyrate.calc_status", INT, _MEASURED), ("dirtyrate.megabytes_per_second", LLONG, 0)))
-        records = (text(one.name) + uuid.UUID(key).bytes + struct.pack(">i", 1) + rates for key, one in running)
-        return packet.reply(struct.pack(">I", len(running)) + b"".join(records))
-
     async def _say_hostname(self, packet: Packet) -> Packet:
         """The test driver would tell the name of the machine that runs the lab."""
         return packet.reply(text(self._machine.shape.hostname))
@@ -271,6 +250,9 @@ class LibvirtProxy:
 
     async def _refuse_for_want_of_space(self, packet: Packet) -> Packet:
         return packet.error("cannot write to /var/lib/libvirt: No space left on device")
+
+    async def _list_no_authentication(self, packet: Packet) -> Packet:
+        return packet.reply(struct.pack(">II", 1, 0))
 
     async def _delete_volume(self, packet: Packet) -> Packet:
         answer = await self._forward(packet)

@@ -9,10 +9,12 @@ from typing import Any
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SEEDED, operator
 from tests.e2e.witness import FleetWitness
 from tests.lab.simulated_fixtures import machine
+from vgpuctl.guests.facts import move_facts
 from vgpuctl_lab.simulated.machine import shape as shapes
 from vgpuctl_lab.simulated.machine.nvml import CODES
 
@@ -113,6 +115,12 @@ def test_an_nvml_that_does_not_compare_leaves_a_cold_move(operator: Operator, fl
         assert all("NVML's comparison" in one["verdict"]["not_looked_at"][0] for one in found["verdicts"])
     finally:
         codes.unlink()
+
+
+def test_how_fast_the_guest_writes_its_memory_is_measured(operator: Operator, web: str) -> None:
+    with libvirt_of(operator.inventory, web) as there:
+        uuid = there.uuid_of("acme.web")
+        assert uuid is not None and move_facts.read_dirty_rate(there, uuid) == 1 << 20
 
 
 def test_only_a_vm_that_exists_is_explained_as_one_that_moves(operator: Operator) -> None:

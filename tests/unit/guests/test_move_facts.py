@@ -12,7 +12,7 @@ from vgpuctl.errors import GuestError
 from vgpuctl.guests.facts import move_facts
 from vgpuctl.guests.facts.capabilities import Connected
 from vgpuctl.planner.moves.case import HostProcessor, MovedDomain
-from vgpuctl_lab.simulated.libvirt_capabilities import capabilities
+from vgpuctl_lab.simulated.libvirt_host import capabilities
 
 UUID, OWN = "11111111-2222-4333-8444-555555555555", "0000:41:00.4"
 

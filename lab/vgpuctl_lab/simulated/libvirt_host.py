@@ -1,15 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What libvirt of a simulated host says of its processor and of the machine types of its QEMU.
+"""What libvirt of a simulated host says about moves: processor, machine types, how fast a guest writes its memory.
 
-The test driver tells of a host of its own, with neither.
+The test driver tells of a host of its own, without these.
 """
 
 import re
+import struct
+import uuid
 from xml.etree import ElementTree
 
-from vgpuctl_lab.simulated.libvirt_wire import Packet, text
+from vgpuctl_lab.simulated.libvirt_wire import INT, LLONG, REMOTE_PROGRAM, Packet, Procedure, parameters, text
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 
+# VIR_DOMAIN_STATS_DIRTYRATE, VIR_DOMAIN_DIRTYRATE_MEASURED
+_DIRTY_RATE_STATS, _MEASURED = 1 << 9, 2
+_MIB_S = 1
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _FIRST = (4, 0)
 _MINORS = 3
@@ -17,9 +22,26 @@ _MODEL = ("AMD", "EPYC-Milan", "0xa0011d5", 48)
 _FEATURES = ("invpcid", "pdpe1gb", "topoext", "vaes")
 
 
-async def say_capabilities(machine: MachineFolder, packet: Packet) -> Packet:
-    """Answer CONNECT_GET_CAPABILITIES."""
-    return packet.reply(text(capabilities(machine.shape.versions.get("qemu-system-x86_64", ""))))
+def answer_about_moves(machine: MachineFolder, packet: Packet) -> Packet | None:
+    """Answer a call about the host or a guest's memory; None for any other call."""
+    if packet.program != REMOTE_PROGRAM:
+        return None
+    if packet.procedure == Procedure.CONNECT_GET_CAPABILITIES:
+        return packet.reply(text(capabilities(machine.shape.versions.get("qemu-system-x86_64", ""))))
+    if packet.procedure == Procedure.DOMAIN_START_DIRTY_RATE_CALC:
+        return packet.reply()
+    if packet.procedure == Procedure.CONNECT_GET_ALL_DOMAIN_STATS:
+        if packet.body[:8] == struct.pack(">II", 0, _DIRTY_RATE_STATS):
+            return packet.reply(_dirty_rates(machine))
+    return None
+
+
+def _dirty_rates(machine: MachineFolder) -> bytes:
+    """The body of an answer to CONNECT_GET_ALL_DOMAIN_STATS for all that run: measured."""
+    rates = parameters((("dirtyrate.calc_status", INT, _MEASURED), ("dirtyrate.megabytes_per_second", LLONG, _MIB_S)))
+    running = machine.state().domains.items()
+    records = (text(one.name) + uuid.UUID(key).bytes + struct.pack(">i", 1) + rates for key, one in running)
+    return struct.pack(">I", len(running)) + b"".join(records)
 
 
 def capabilities(qemu: str) -> str:

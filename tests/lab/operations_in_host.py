@@ -6,6 +6,7 @@ Imports are few and nothing comes from pathlib: starting Python is what a test m
 """
 # ruff: noqa: PTH115, PTH116, PTH123, PTH208
 
+import array
 import errno
 import fcntl
 import json
@@ -20,6 +21,11 @@ VFIO_SET_IOMMU = 0x3B66
 VFIO_TYPE1_IOMMU = 1
 VFIO_GROUP_GET_DEVICE_FD = 0x3B6A
 VFIO_DEVICE_RESET = 0x3B6F
+VFIO_DEVICE_FEATURE = 0x3B75
+FEATURE_GET, FEATURE_SET = 1 << 16, 1 << 17
+FEATURE_MIGRATION, FEATURE_DEVICE_STATE, FEATURE_DATA_SIZE = 1, 2, 9
+LOGGING_START, LOGGING_STOP, LOGGING_REPORT = 6, 7, 8
+STATES = {"stop": 1, "running": 2, "stop-copy": 3, "resuming": 4, "running-p2p": 5}
 CONFIG_REGION = 7 << 40
 
 held: dict[str, list[int]] = {}
@@ -111,6 +117,55 @@ def vfio_reset(name: str) -> str:
         except BlockingIOError:  # EAGAIN of pci_try_reset_function, Linux drivers/pci/pci.c
             time.sleep(0.1)
     return "EAGAIN"
+
+
+def feature(name: str, flags: int, *values: int, layout: str) -> list[int]:
+    """One VFIO_DEVICE_FEATURE with the data that the layout describes; the data after it."""
+    header = struct.calcsize("=II")
+    request = bytearray(struct.pack("=II" + layout, header + struct.calcsize("=" + layout), flags, *values))
+    fcntl.ioctl(held[name][2], VFIO_DEVICE_FEATURE, request)
+    return list(struct.unpack_from("=" + layout, request, header))
+
+
+def vfio_move_flags(name: str) -> int:
+    return feature(name, FEATURE_GET | FEATURE_MIGRATION, 0, layout="Q")[0]
+
+
+def vfio_move_size(name: str) -> int:
+    return feature(name, FEATURE_GET | FEATURE_DATA_SIZE, 0, layout="Q")[0]
+
+
+def vfio_move_state(name: str, state: str) -> str:
+    """Set the migration state; the stream that begins with it is held."""
+    stream = feature(name, FEATURE_SET | FEATURE_DEVICE_STATE, STATES[state], -1, layout="Ii")[1]
+    if stream >= 0:
+        vfio_move_end(name)
+        held[f"stream of {name}"] = [stream]
+    return "ok"
+
+
+def vfio_move_end(name: str) -> str:
+    """Close the stream of a device, if there is one."""
+    close(held.pop(f"stream of {name}", []))
+    return "ok"
+
+
+def vfio_move_stream(source: str, target: str) -> int:
+    """Copy one device's stream to the end into the other's; how many bytes."""
+    (reader,), (writer,) = held[f"stream of {source}"], held[f"stream of {target}"]
+    count = 0
+    while data := os.read(reader, 1 << 20):
+        count += os.write(writer, data)
+    return count
+
+
+def vfio_dma_log(name: str) -> list[int]:
+    """Start the log of the device's DMA over 1 MiB, read it and stop it; the words of its bitmap, of pages of 4 KiB."""
+    ranges, bitmap = array.array("Q", [0, 1 << 20]), array.array("Q", [0] * 4)
+    feature(name, FEATURE_SET | LOGGING_START, 4096, 1, 0, ranges.buffer_info()[0], layout="QIIQ")
+    feature(name, FEATURE_GET | LOGGING_REPORT, 0, 1 << 20, 4096, bitmap.buffer_info()[0], layout="QQQQ")
+    feature(name, FEATURE_SET | LOGGING_STOP, layout="")
+    return bitmap.tolist()
 
 
 def control(line: str) -> str:
@@ -218,6 +273,12 @@ OPERATIONS = {
     "vfio-config": vfio_config,
     "vfio-config-write": vfio_config_write,
     "vfio-reset": vfio_reset,
+    "vfio-move-flags": vfio_move_flags,
+    "vfio-move-size": vfio_move_size,
+    "vfio-move-state": vfio_move_state,
+    "vfio-move-stream": vfio_move_stream,
+    "vfio-move-end": vfio_move_end,
+    "vfio-dma-log": vfio_dma_log,
     "hold": hold,
     "control": control,
     "attach": attach,

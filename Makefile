@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # Everything a newcomer does with this repository. `make demo` and `make test` need nothing beforehand but make.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-long test-changed test-other-debian test-network test-boot \
+.PHONY: help setup demo tutorial clean-tutorial clean-demo test test-quick test-long test-changed test-other-debian test-network test-moves test-boot \
 	test-guest fuzz kill-test test-kill-points fail-test storm lint docs pictures site man bench bench-guard release test-release release-notes lock \
 	clean
 
@@ -49,6 +49,13 @@ test-other-debian: ## Run the demo and the quick tests on the other release of D
 test-network: ## Prove tenants' networks with packets between two emulated hosts (10 minutes, nothing beside it)
 	@bash scripts/setup test
 	@.venv/bin/python -m pytest -v tests/network/hosts_proof.py
+
+test-moves: ## Prove that VMs move with their vGPUs between two emulated hosts with QEMU 10; ROUNDS=10 repeats it (15 minutes; on Debian 12 in a root of Debian 13, which needs root, and 10 minutes more the first time)
+	@if grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then \
+		bash scripts/setup other-debian && scripts/other-debian make test-moves "ROUNDS=$(ROUNDS)"; \
+	else \
+		bash scripts/setup test && ROUNDS=$(ROUNDS) .venv/bin/python -m pytest -v tests/moves/hosts_proof.py; \
+	fi
 
 test-boot: ## Boot a Debian 13 host with systemd, and a guest with Linux (10 minutes, a download the first time)
 	@bash scripts/setup boot

@@ -43,6 +43,7 @@ def test_faults_are_felt_listed_and_ended_in_one_go(healthy: KernelHost, do: Do)
         ("refuse", 0x40, T4),
         ("unbind-lock", None, PROFILE),
         ("fallen", None, MDEV_VF),
+        ("move-state", None, T4),
         ("libvirtd", None, None),
         ("disk-full", None, None),
     ]
@@ -50,18 +51,19 @@ def test_faults_are_felt_listed_and_ended_in_one_go(healthy: KernelHost, do: Do)
         assert lab.faults.begin(name, kind, value, card=card, folder=folder)[:2] == (kind, card)
     with pytest.raises(UsageError, match="no NVIDIA GPU with SR-IOV"):
         lab.faults.begin(name, "pf-stub", card=T4, folder=folder)
-    create, _, lock, _, config, libvirt, file, log = do(*ASKED, ["log"])
+    create, _, lock, _, config, libvirt, file, log, (card,) = do(*ASKED, ["log"], ["state", "card", T4])
     assert (create, lock, config, file) == ("EIO", "0", "ffffffff", [0, ""])
     assert refusals(log)[0] == "NVRM: Failed to add vgpu create request: 0x40"
     assert libvirt[0] != 0
+    assert card.endswith(" state_mib=64")
     lab.faults.begin(name, "network", folder=folder)
     (described,) = lab.status(folder=folder)
     with socket.create_connection((described.address, described.port), timeout=10) as client:
         client.settimeout(2)
         with pytest.raises(TimeoutError):
             client.recv(1)
-    kinds = [kind for kind, _, _ in asked]
-    assert [one[0] for one in lab.faults.active(name, folder=folder)] == [*kinds[:4], "network", "disk-full"]
+    kinds = ["refuse", "unbind-lock", "fallen", "move-state", "libvirtd", "network", "disk-full"]
+    assert [one[0] for one in lab.faults.active(name, folder=folder)] == kinds
     lab.faults.clear(name, folder=folder)
     assert lab.faults.active(name, folder=folder) == []
     create, _, lock, _, config, libvirt, file = do(*ASKED)

@@ -351,6 +351,13 @@ struct file *vgpulab_migration_set(struct vgpulab_migration *migration, enum vfi
 unsigned long vgpulab_migration_size(struct vgpulab_migration *migration);
 void vgpulab_migration_show(struct seq_file *file, struct vgpulab_migration *migration);
 
+/* migration_stream.c: under the migration's lock */
+struct file *vgpulab_stream_open(struct vgpulab_migration *migration, bool is_leaving);
+void vgpulab_stream_finish(struct vgpulab_migration *migration);
+int vgpulab_stream_load(struct vgpulab_migration *migration);
+u64 vgpulab_stream_left(struct vgpulab_migration *migration);
+void vgpulab_stream_kill(struct vgpulab_migration *migration);
+
 /* log_report.c */
 int vgpulab_log_report_init(void);
 void vgpulab_log_report_exit(void);

@@ -30,9 +30,9 @@ def answer_about_moves(machine: MachineFolder, packet: Packet) -> Packet | None:
         return packet.reply(text(capabilities(machine.shape.versions.get("qemu-system-x86_64", ""))))
     if packet.procedure == Procedure.DOMAIN_START_DIRTY_RATE_CALC:
         return packet.reply()
-    if packet.procedure == Procedure.CONNECT_GET_ALL_DOMAIN_STATS:
-        if packet.body[:8] == struct.pack(">II", 0, _DIRTY_RATE_STATS):
-            return packet.reply(_dirty_rates(machine))
+    of_all = struct.pack(">II", 0, _DIRTY_RATE_STATS)
+    if packet.procedure == Procedure.CONNECT_GET_ALL_DOMAIN_STATS and packet.body[:8] == of_all:
+        return packet.reply(_dirty_rates(machine))
     return None
 
 

@@ -271,3 +271,35 @@ def test_a_host_that_is_known_not_to_answer_takes_nothing(
         lab.faults.clear(name, folder=fleet)
     operator.does("list-hosts", "--limit", name)
     assert {one["host"]: one["now"] for one in operator.json(*COUNT)["hosts"]} == counted
+
+
+def test_a_plan_of_moves_makes_the_room_that_it_says_step_by_step(operator: Operator) -> None:
+    for number in (1, 2, 3):
+        operator.does("create-vm", f"apart-{number}", *VM, "--policy", "spread")
+    before = {one["vm"]["request"]["name"]: one["vm"]["host"] for one in operator.json("list-vms")}
+    now = operator.json("capacity", "--gpu", "A40-48Q")["now"]
+    found = operator.json("defrag", "--for", "A40-48Q", "--count", str(now + 1))
+    assert (found["plan"]["before"], found["plan"]["after"]) == (now, now + 1)
+    assert found["optimal"]
+    assert [one["way"] for one in found["plan"]["steps"]] == ["cold"] * found["plan"]["fewest_moves"]
+    text = operator.does("defrag", "--for", "A40-48Q", "--count", str(now + 1)).out
+    assert f"{now} now, {now + 1} after 1 move" in text
+    assert "proven: no plan makes as much room with fewer moves" in text
+    assert before == {one["vm"]["request"]["name"]: one["vm"]["host"] for one in operator.json("list-vms")}
+    for step in found["plan"]["steps"]:
+        operator.does("move-vm", step["name"], "--to", step["placement"]["host"], "--yes", "--shutdown-timeout", "0")
+    assert operator.json("capacity", "--gpu", "A40-48Q")["now"] == now + 1
+
+
+def test_a_plan_keeps_its_limits_and_says_who_stays(operator: Operator) -> None:
+    everything = operator.json("defrag")
+    assert everything["plan"]["after"] == everything["plan"]["most"] or not everything["optimal"]
+    none = operator.json("defrag", "--max-moves", "0")
+    assert none["plan"]["steps"] == []
+    assert none["plan"]["after"] == none["plan"]["before"]
+    operator.does("create-tenant", "still")
+    held = operator.json("defrag", "-t", "still")
+    assert not held["plan"]["steps"]
+    assert {one["reason"] for one in held["staying"]} == {"only VMs of tenant still may move"}
+    assert operator.is_refused("defrag", "--for", "A40-9Q")["exit_code"] == 2
+    assert operator.is_refused("defrag", "-t", "nobody")["reference"] == "not-found"

@@ -8,6 +8,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("capacity --gpu A40-8Q", "how many more VMs of this size fit"),
         Example("capacity --gpu A40-24Q --after-defrag -l gpu1", "after moving VMs, on one host"),
     ),
+    "defrag": (
+        Example("defrag", "empty as many GPUs as can be"),
+        Example("defrag --for A40-48Q --count 2 --max-moves 6", "make room for two VMs"),
+        Example("defrag --for A40-24Q -t acme --max-downtime 10m -o json", "moving one tenant's VMs, for a program"),
+    ),
     "explain-vm": (
         Example("explain-vm --gpu A40-8Q --memory 8GiB", "where such a VM would fit, whoever it is of"),
         Example("explain-vm acme/new --gpu A40-8Q", "where it would go, and why not elsewhere"),

@@ -88,7 +88,7 @@ class MoveSearch:
             own = without_leaving(session.leases(vm_uuid=vm.uuid))
             reserved = used_by(session, vm)
         has_released = not vm.has_to_run and not own
-        wanted = self._wanted(vm, own, to, request or vm.request)
+        wanted = asked_elsewhere(self._services, vm, own, to, request or vm.request)
         refused: dict[str, VgpuctlError] = {}
         while True:
             try:
@@ -117,16 +117,6 @@ class MoveSearch:
         self._read.update(names)
         self._capacities |= {one.name: one for one in survey(self._services, names, refresh=True).capacities}
         return True
-
-    def _wanted(self, vm: Vm, own: Sequence[Lease], to: str | None, request: VmRequest) -> VmRequest:
-        with self._services.store.reading() as session:
-            known = session.facts(vm.host)
-        attachments = attachments_of(self._services, vm)
-        gpus = request.gpus
-        if gpus == vm.request.gpus:
-            gpus = equal_gpus(vm, own, None if known is None else known.facts)
-        driver = request.guest_driver if vm.guest_driver is None else vm.as_known.guest_driver
-        return with_attachments(replace(request, host=to, gpus=gpus, guest_driver=driver), attachments)
 
     def _place(
         self,
@@ -185,6 +175,21 @@ def _of_all(vm: Vm, refused: dict[str, VgpuctlError], full: NoCapacity) -> Vgpuc
         context=[error.line_of(host) for host, error in refused.items()],
         hint=next(iter(refused.values())).hint,
     )
+
+
+def asked_elsewhere(services: Services, vm: Vm, own: Sequence[Lease], to: str | None, request: VmRequest) -> VmRequest:
+    """The request for a VM on another host: with shares equal to its own ones, unless the request has others.
+
+    to: the host it must be.
+    """
+    with services.store.reading() as session:
+        known = session.facts(vm.host)
+    attachments = attachments_of(services, vm)
+    gpus = request.gpus
+    if gpus == vm.request.gpus:
+        gpus = equal_gpus(vm, own, None if known is None else known.facts)
+    driver = request.guest_driver if vm.guest_driver is None else vm.as_known.guest_driver
+    return with_attachments(replace(request, host=to, gpus=gpus, guest_driver=driver), attachments)
 
 
 def equal_gpus(vm: Vm, leases: Sequence[Lease], facts: HostFacts | None) -> tuple[GpuRequest, ...]:

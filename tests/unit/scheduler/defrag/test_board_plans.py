@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plans of moves on small boards, against all plans there are; the cards are MIG cards, whose geometry is the hard one."""
+"""Plans of moves on small boards of MIG cards, against all plans there are."""
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import product
 from math import inf
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -35,19 +36,14 @@ class Slices:
     def __init__(self, wanted: str) -> None:
         self.wanted = wanted
 
-    def fits(self, state: Hashable, kind: Hashable) -> Sequence[tuple[Hashable, Hashable]]:
-        assert isinstance(state, int)
-        assert isinstance(kind, str)
+    def fits(self, state: Any, kind: Any) -> Sequence[tuple[Any, Any]]:
         starts = [one for one in SHAPES[kind][1] if not state & _window(kind, one)]
         return [(state | _window(kind, start), (kind, start)) for start in starts]
 
-    def without(self, state: Hashable, block: Hashable) -> Hashable:
-        assert isinstance(state, int)
-        assert isinstance(block, tuple)
+    def without(self, state: Any, block: Any) -> Any:
         return state & ~_window(*block)
 
-    def room(self, state: Hashable) -> int:
-        assert isinstance(state, int)
+    def room(self, state: Any) -> int:
         return _most(self.wanted, state)
 
 
@@ -89,9 +85,10 @@ def fewest_by_force(board: Board, wanted: int, limits: Limits = NO_LIMITS, most:
     """The fewest moves that make room for so many, by trying every sequence of them."""
     if board.room() >= wanted:
         return 0
-    search, seen, edge = Search(board, limits), set(), [()]
+    search, seen = Search(board, limits), set[Any]()
+    edge: list[tuple[Any, ...]] = [()]
     for count in range(1, most + 1):
-        later = []
+        later: list[tuple[Any, ...]] = []
         for path in edge:
             for piece, host in product(range(len(board.pieces)), range(len(board.free))):
                 board.undo_to(0)
@@ -185,13 +182,14 @@ def test_no_step_needs_what_a_later_one_frees() -> None:
     board = board_of("4g", "aab.", "c.d.", "ee..", "f#..", ".g##")
     found = solve(board, 2, NO_LIMITS)
     assert found.room == 2
-    taken = list(board.states)
+    taken: list[Any] = list(board.states)
     for step in found.steps:
         (before,), (after,) = step.before, step.after
-        kind, start = after.block
-        assert not taken[after.card] & _window(kind, start)
-        taken[after.card] |= _window(kind, start)
-        taken[before.card] &= ~_window(*before.block)
+        given: Any = after.block
+        released: Any = before.block
+        assert not taken[after.card] & _window(*given)
+        taken[after.card] |= _window(*given)
+        taken[before.card] &= ~_window(*released)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,144 @@
+# SPDX-License-Identifier: Apache-2.0
+"""defrag: plan moves of VMs that make room for others. Nothing is written and no VM is touched."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from vgpuctl.errors import NoCapacity, StateError, UsageError, VgpuctlError
+from vgpuctl.model.lease import Lease, without_leaving
+from vgpuctl.model.numa import NO_FOOTPRINT
+from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.quota.host_pools import closed_hosts
+from vgpuctl.scheduler.calendar import Booking
+from vgpuctl.scheduler.capacity import PlacedVm
+from vgpuctl.scheduler.defrag.plan import DefragPlan, Goal, MovableVm, Way, WayKind, plan_defrag
+from vgpuctl.scheduler.defrag.search import Limits
+from vgpuctl.scheduler.guest_place import footprint_of_vm
+from vgpuctl.scheduler.place import refuse_unknown
+from vgpuctl.scheduler.promised import promised_leases
+from vgpuctl.scheduler.request_class import share_requests_of
+from vgpuctl.usecases.observed.survey import survey
+from vgpuctl.usecases.placement.reservations import promises_to_others
+from vgpuctl.usecases.placement.usable_hosts import silent_hosts
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.vm.move_place import asked_elsewhere, refuse_staying
+
+COLD_DOWNTIME_S = 120.0
+"""Assumed downtime of a cold move: the guest shuts down and boots. Copying its disks is not counted."""
+
+Ways = Callable[[Vm], Way]
+"""How a VM may move."""
+
+
+@dataclass(frozen=True)
+class StayingVm:
+    """A VM that no plan moves, and why."""
+
+    vm: str
+    host: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Defrag:
+    """A plan, the VMs that stay whatever the plan is, and the hosts that do not answer."""
+
+    plan: DefragPlan
+    staying: tuple[StayingVm, ...]
+    failures: tuple[tuple[str, VgpuctlError], ...]
+
+
+def defrag(
+    services: Services,
+    request: VmRequest | None,
+    count: int | None,
+    limits: Limits,
+    *,
+    tenant: str | None = None,
+    ways: Ways | None = None,
+    refresh: bool = False,
+) -> Defrag:
+    """Plan moves until `count` VMs of a request fit, or as many GPUs as can be are unused where it is None.
+
+    tenant: whose VMs may move, None for all. ways: cold for every VM that `move-vm` moves, unless it is given.
+    Raises NotFound for the tenant, InventoryError without any host, NoCapacity where no host answers, and UsageError
+    for an unknown type and a request for GPUs of several kinds.
+    """
+    if request is not None and len(set(share_requests_of(request))) != 1:
+        raise UsageError(
+            "room is made for GPUs of one kind at a time", hint="ask for each kind: --for A40-48Q, --for 2*A40-24Q"
+        )
+    if tenant is not None:
+        with services.store.reading() as session:
+            session.tenant(tenant)
+    seen = survey(services, services.hosts(), refresh=refresh)
+    if request is not None:
+        refuse_unknown(request, [one.facts for one in seen.capacities])
+    silent = silent_hosts(services, seen)
+    usable = [one for one in seen.capacities if one.name not in silent]
+    if not usable:
+        raise NoCapacity("no host answers, so no move can be planned", hint="see `vgpuctl list-hosts`")
+    with services.store.reading() as session:
+        leases, at, pools = session.leases(), session.now(), session.host_pools()
+        promises = promises_to_others(session, at)
+        vms = [vm for vm in session.vms() if vm.host in {one.name for one in usable}]
+        reserved = {one.vm_uuid: one.name for one in session.reservations() if not one.is_over(at)}
+        nodes = {vm.uuid for vm in vms if session.node_of_vm(vm.uuid) is not None}
+    choose = ways or (lambda vm: cold_way(services, vm))
+    movable, staying = [], []
+    for vm in vms:
+        own = without_leaving(one for one in leases if one.vm_uuid == vm.uuid)
+        if not own:
+            continue
+        why = _why_staying(vm, own, promises, tenant, reserved.get(vm.uuid), is_node=vm.uuid in nodes)
+        way = choose(vm) if why is None else Way(WayKind.PINNED, reason=why)
+        if way.kind is WayKind.PINNED:
+            staying.append(StayingVm(vm.printed_name, vm.host, way.reason))
+            continue
+        is_running = vm.state is VmState.RUNNING
+        placed = PlacedVm(
+            vm_uuid=vm.uuid,
+            name=vm.printed_name,
+            request=asked_elsewhere(services, vm, own, None, vm.request),
+            host=vm.host,
+            footprint=footprint_of_vm(vm, own) if is_running else NO_FOOTPRINT,
+            leases=tuple(sorted(own, key=lambda one: one.index)),
+        )
+        closed = frozenset(closed_hosts(vm.request.tenant, pools))
+        movable.append(MovableVm(placed, way, closed))
+    goal = Goal(request, count, frozenset(one.name for one in usable))
+    plan = plan_defrag(goal, usable, promised_leases(leases, promises, at, None), movable, limits)
+    return Defrag(plan, tuple(staying), seen.failures)
+
+
+def cold_way(services: Services, vm: Vm) -> Way:
+    """Cold for a VM that `move-vm` moves, with the downtime of one that runs; else why it stays."""
+    try:
+        refuse_staying(services, vm)
+    except StateError as error:
+        return Way(WayKind.PINNED, reason=error.message.removeprefix(f"{vm.printed_name}: "))
+    return Way(WayKind.COLD, COLD_DOWNTIME_S if vm.state is VmState.RUNNING else 0.0)
+
+
+def _why_staying(
+    vm: Vm,
+    own: Sequence[Lease],
+    promises: Sequence[Booking],
+    tenant: str | None,
+    reservation: str | None,
+    *,
+    is_node: bool,
+) -> str | None:
+    """Why a plan leaves a VM where it is that could move; None when it may move."""
+    if tenant is not None and vm.request.tenant != tenant:
+        return f"only VMs of tenant {tenant} may move"
+    if is_node:
+        return "it is a node of a cluster"
+    if vm.gang is not None:
+        return "it was created together with others"
+    if reservation is not None:
+        return f"it uses reservation {reservation}"
+    kept = {(one.host, held.function) for one in promises for held in one.shares}
+    if any((lease.host, lease.share.function) in kept for lease in own):
+        return "its GPU share is reserved for another VM later"
+    return None

@@ -125,7 +125,7 @@ SECTIONS = (
         "placement",
         {
             "capacity": "Count the VMs of one kind that still fit, by host.",
-            "defrag": "Plan moves of VMs that make room for others, in order, and say what is proven of the plan.",
+            "defrag": "Plan moves of VMs so that others fit, or so that GPUs are unused.",
             "explain-vm": "Explain which GPUs take a VM, and why others refuse it.",
             "list-queue": "List the VMs in the queue with the reason and the expected start.",
             "leave-queue": "Remove VMs from the queue with the other VMs of their gangs.",

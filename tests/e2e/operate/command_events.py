@@ -251,6 +251,7 @@ READING = {
     "list-disks": "",
     "list-snapshots": f"waits {ACME}",
     "capacity": "--gpu A40-8Q",
+    "defrag": "",
     "fit-performance": "--dry-run",
     "advise": "",
     "explain-vm": f"new {SIZE} --network none --gpu A40-8Q",

@@ -30,7 +30,7 @@ _JSON: "JsonOutput[WithFields[Defrag, JsonMore]]" = JsonOutput()
 @click.command("defrag")
 @click.option(
     "--for",
-    "wanted",
+    "profile",
     metavar="GPU",
     help="The GPUs of a VM to make room for, as --gpu of create-vm.  [default: empty as many GPUs as can be]",
 )
@@ -56,7 +56,7 @@ _JSON: "JsonOutput[WithFields[Defrag, JsonMore]]" = JsonOutput()
 @options.refresh
 @options.as_json
 def command(
-    wanted: str | None,
+    profile: str | None,
     count: int | None,
     max_moves: int | None,
     max_moves_of_tenant: int | None,
@@ -79,7 +79,7 @@ def command(
     from vgpuctl.specs.vm import read_hypothetical_vm
     from vgpuctl.usecases.vm.defrag import defrag
 
-    request = None if wanted is None else read_hypothetical_vm({"gpus": (wanted,)}, read_text_file)
+    request = None if profile is None else read_hypothetical_vm({"gpus": (profile,)}, read_text_file)
     if request is not None and count is None:
         count = 1
     limits = Limits(*(inf if one is None else one for one in (max_moves, max_moves_of_tenant, max_downtime_s)))
@@ -89,7 +89,7 @@ def command(
         more: JsonMore = {"failures": failures_json(found.failures), "optimal": found.plan.is_optimal}
         _JSON.print(WithFields(found, more))
     else:
-        _print(found, "unused GPUs" if wanted is None else wanted, count)
+        _print(found, "unused GPUs" if profile is None else profile, count)
     report_failures(found.failures, answered=1)
 
 

@@ -48,7 +48,7 @@ class Search:
         self._tries = MOST_TRIES
         self._is_bound = any(one.hosts != everywhere for one in board.pieces)
 
-    def make_room(self, wanted: int, skipped: int = 0) -> list[Step]:
+    def clear_hosts(self, wanted: int, skipped: int = 0) -> list[Step]:
         """Clear hosts until so many wanted VMs fit, as far as that goes. skipped: of the first host's ways.
 
         The board is left as it is then.

@@ -93,7 +93,7 @@ class _Attempts:
 
     def run(self, target: int, skipped: int = 0) -> None:
         """Search once, and keep what is better. The board is left at its start."""
-        self.search.make_room(target, skipped)
+        self.search.clear_hosts(target, skipped)
         reached = self.board.room()
         steps = self.search.trim(reached)
         if _worth(self.board, reached, steps) > _worth(self.board, self.room, self.best):

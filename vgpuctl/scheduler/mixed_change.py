@@ -4,7 +4,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, VgpuType
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
@@ -14,6 +13,7 @@ from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.request_class import share_requests_of
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.gpu_state import GpuState
+from vgpuctl.sharing.mixed_size import all_places
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.offers import ask
 
@@ -65,7 +65,7 @@ def _laid_out(state: GpuState, leases: Sequence[Lease]) -> list[Lease] | None:
     if len(state.vgpus) != len(leases):
         return None
     for lease in sorted(leases, key=lambda one: (-(one.share.framebuffer_mib or 0), one.id)):
-        size, starts = _places(state, lease.share.profile)
+        size, starts = all_places(state.board, lease.share.profile)
         start = next((one for one in starts if not taken & set(range(one, one + size))), None)
         if start is None:
             return None
@@ -74,19 +74,10 @@ def _laid_out(state: GpuState, leases: Sequence[Lease]) -> list[Lease] | None:
     return moved
 
 
-def _places(state: GpuState, name: str) -> tuple[int, tuple[int, ...]]:
-    """How much a type takes and where it may begin, by the published table of the model."""
-    table = catalog.mixed_size_table(state.board) if state.board is not None else None
-    known = catalog.type_by_name(state.board, catalog.short_name(name)) if state.board is not None else None
-    if table is None or known is None or known.placement_size is None:
-        return 0, ()
-    return known.placement_size, table.sizes.get(known.placement_size, ())
-
-
 def _mixed(gpu: Gpu, state: GpuState) -> Gpu:
     return replace(gpu, heterogeneous=True, types=tuple(_offered(one, state) for one in gpu.types))
 
 
 def _offered(one: VgpuType, state: GpuState) -> VgpuType:
-    size, starts = _places(state, one.name)
+    size, starts = all_places(state.board, one.name)
     return replace(one, creatable=len(starts), creatable_starts=starts, placement_size=size)

@@ -17,6 +17,7 @@ from vgpuctl.scheduler.gpu_by_facts import read_gpu
 from vgpuctl.scheduler.host_memory import with_memory_back
 from vgpuctl.sharing.gpu_state import GpuState, framebuffer_of, max_instances_of
 from vgpuctl.sharing.kinds import KINDS, kind_of, takes_card
+from vgpuctl.sharing.mixed_size import all_places
 
 
 def relieve(
@@ -77,6 +78,10 @@ def _relieve_type(offered: VgpuType, before: GpuState, after: GpuState) -> VgpuT
         freed = _count(before, alike) - _count(after, alike)
         return replace(offered, creatable=offered.creatable + freed)
     sizes = {held.framebuffer_mib for held in after.vgpus if held.name is None or not gpu_instance_slices(held.name)}
+    if offered.creatable_starts is not None and not after.vgpus:
+        _, starts = all_places(after.board, offered.name)
+        known = starts or offered.creatable_starts
+        return replace(offered, creatable=max(offered.creatable, len(known)), creatable_starts=known)
     limit = max_instances_of(offered, after.board)
     if limit is None or after.gpu.heterogeneous or (sizes and sizes != {size}):
         return offered

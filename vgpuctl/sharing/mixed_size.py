@@ -32,6 +32,15 @@ def first_start(offered: VgpuType, state: GpuState) -> int | None:
     return starts[0] if starts else None
 
 
+def all_places(board: catalog.Board | None, name: str) -> tuple[int, tuple[int, ...]]:
+    """How much a type takes and where it may begin on an empty GPU, by the published table of the model."""
+    table = catalog.mixed_size_table(board) if board is not None else None
+    known = catalog.type_by_name(board, catalog.short_name(name)) if board is not None else None
+    if table is None or known is None or known.placement_size is None:
+        return 0, ()
+    return known.placement_size, table.sizes.get(known.placement_size, ())
+
+
 def count_left(starts: tuple[int, ...], size: int) -> int:
     """How many vGPUs of a size fit beside each other into these places."""
     count, end = 0, 0

@@ -107,7 +107,8 @@ class Fleet:
         for step in search.trim(1):
             self.release(numbers[step.piece])
             (part,) = step.after
-            (kind, start) = part.block  # type: ignore[misc]  # as MigCards makes it
+            block: Any = part.block
+            kind, start = block
             self.masks[part.card] |= FITS.profiles[kind].window(start)
             self.live[numbers[step.piece]] = (kind, part.card, start)
             self.moves += 1
@@ -116,10 +117,8 @@ class Fleet:
 
 def churn(bench: Any, mix: str, gpus: int, rho: float, seed: int, arrivals: int, most: int) -> tuple[float, ...]:
     """Percent of requests and of slices accepted, and moves for each accepted request."""
-    import numpy
-
-    dice = numpy.random.default_rng(seed)
-    weights = numpy.array(bench.MIXES[mix], float)
+    dice = bench.np.random.default_rng(seed)
+    weights = bench.np.array(bench.MIXES[mix], float)
     weights /= weights.sum()
     rate = rho * 8 * gpus / float((weights * bench.SIZE).sum())
     profiles = dice.choice(len(NAMES), size=arrivals, p=weights).tolist()
@@ -155,8 +154,6 @@ def main() -> None:
     parser.add_argument("--most", type=int, default=3)
     given = parser.parse_args()
     bench = load(given.bench, "mig_bench")
-    import numpy
-
     for mix in given.mix or bench.MIXES:
         rows: list[tuple[float, ...]] = []
         for most in (0, given.most):
@@ -165,7 +162,7 @@ def main() -> None:
             ]
             rows.append(tuple(sum(column) / len(column) for column in zip(*every, strict=True)))
         moved = [
-            bench.run_churn("repack", mix, given.gpus, given.rho, numpy.random.default_rng(seed), given.arrivals)[:2]
+            bench.run_churn("repack", mix, given.gpus, given.rho, bench.np.random.default_rng(seed), given.arrivals)[:2]
             for seed in range(given.seeds)
         ]
         rows.append(tuple(sum(column) / len(column) for column in zip(*moved, strict=True)))

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Proofs that no plan does with fewer moves, or makes more room: the Lagrangian bound of the packing problem.
 
-Each card takes one of its ways: some VMs leave it, others come, some room is left. The cards are tied together by two
-conditions alone, that as many shares of a kind come somewhere as leave, and that the room is as large as wanted. With
+Each card takes one of its ways: some VMs leave it, others come, some room is left. The cards are tied together by
+three conditions alone: as many shares of a kind come somewhere as leave, a kind uses as many cards as it needs when
+all are full of it (rounded up, a cut of Chvatal), and the room is as large as wanted. With
 prices on these conditions every card is on its own, and any prices give a valid bound (Geoffrion 1974); they are
 found by column generation (`master`). What VMs need beside cards, hosts that a VM may not go to, and the
 order of the moves are left out, so the bound holds for the fleet as it is.
@@ -26,21 +27,24 @@ SLACK = 1e-6
 
 @dataclass(frozen=True)
 class _Way:
-    """A card without some of its VMs."""
+    """A card without some of its VMs. left, kept: how many shares of each kind left it, and stayed."""
 
     cost: float
     left: tuple[tuple[int, int], ...]
+    kept: tuple[tuple[int, int], ...]
     state: int
 
 
 @dataclass
 class _Outcome:
-    """Of all cards at some prices: their value, the moves, the room, and how many more of each kind leave than come."""
+    """Of all cards at some prices: value, moves, room, how many more of each kind leave than
+    come, and how many cards each kind uses."""
 
     value: float
     moves: float
     room: float
     surplus: list[float]
+    used: list[float]
 
 
 class Bound:
@@ -53,7 +57,7 @@ class Bound:
         self._board = board
         self._top = most * board.wanted.each
         self._kinds: dict[Kind, int] = {}
-        self._numbers: dict[State, int] = {}
+        self._numbers: dict[tuple[State, frozenset[int]], int] = {}
         self._rooms: list[int] = []
         self._edges: list[list[tuple[int, int]]] = []
         self.is_complete = True
@@ -64,7 +68,9 @@ class Bound:
         self.is_complete = self.is_complete and self._explore()
         self._order = self._fullest_first() if self.is_complete else []
         self.prices: list[float] = []
+        self._present = [present for _, present in self._numbers]
         self._groups = self._group(ways)
+        self._fewest_cards = self._count_cards(ways) if self.is_complete else []
 
     def fewest_moves(self, wanted: int, known: float) -> int:
         """No plan makes room for so many with fewer moves. known: moves that suffice; the proof may end there."""
@@ -72,9 +78,9 @@ class Bound:
         def measure(prices: list[float]) -> tuple[float, list[float]]:
             *kinds, room = prices
             found = self._all(1.0, kinds, room)
-            return found.value + room * wanted, [*found.surplus, wanted - found.room]
+            return found.value + room * wanted, [*self._missed(found), wanted - found.room]
 
-        start = [0.0] * len(self._kinds) + [known / max(1, wanted)]
+        start = [0.0] * (2 * len(self._kinds)) + [known / max(1, wanted)]
         best, self.prices = raise_bound(measure, start, known, known - 1 + SLACK, ROUNDS)
         return max(0, ceil(best - SLACK))
 
@@ -85,11 +91,27 @@ class Bound:
             *kinds, cost = prices
             found = self._all(cost, kinds, 1.0)
             limit = 0.0 if isinf(moves) else cost * moves
-            return found.value - limit, [*found.surplus, 0.0 if isinf(moves) else found.moves - moves]
+            return found.value - limit, [*self._missed(found), 0.0 if isinf(moves) else found.moves - moves]
 
-        start = [0.0] * (len(self._kinds) + 1)
+        start = [0.0] * (2 * len(self._kinds) + 1)
         best, self.prices = raise_bound(measure, start, -float(known), -known - 1 + SLACK, ROUNDS)
         return max(known, floor(-best + SLACK))
+
+    def _missed(self, found: _Outcome) -> list[float]:
+        """By how much the conditions are missed: the shares of each kind, and the cards that it uses at least."""
+        return [*found.surplus, *(least - used for least, used in zip(self._fewest_cards, found.used, strict=True))]
+
+    def _count_cards(self, ways: list[list[_Way]]) -> list[int]:
+        """How many cards each kind uses at least: its shares, by the most that one card takes."""
+        found = []
+        for kind in range(len(self._kinds)):
+            more = [0] * len(self._rooms)
+            for number in self._order:
+                more[number] = max((more[to] + (one == kind) for one, to in self._edges[number]), default=0)
+            total = sum(dict(card[0].kept).get(kind, 0) for card in ways)
+            most = max(dict(one.kept).get(kind, 0) + more[one.state] for card in ways for one in card)
+            found.append(ceil(total / max(1, most)))
+        return found
 
     def price_of(self, piece: int) -> float:
         """What moving a VM costs at the last prices: a move, and the places of its shares elsewhere."""
@@ -99,35 +121,40 @@ class Bound:
         ways, board = [], self._board
         removals = board.removals(card)
         for one in removals:
-            left: Counter[int] = Counter()
-            for piece in one.pieces:
-                left.update(self._kinds[part.kind] for part in board.parts[piece] if part.card == card)
-            ways.append(_Way(one.cost, tuple(sorted(left.items())), self._number(one.state)))
+            left, kept = Counter[int](), Counter[int]()
+            for piece in board.on_card[card]:
+                own = [self._kinds[part.kind] for part in board.parts[piece] if part.card == card]
+                (left if piece in one.pieces else kept).update(own)
+            number = self._number(one.state, frozenset(kept))
+            ways.append(_Way(one.cost, tuple(sorted(left.items())), tuple(sorted(kept.items())), number))
         if len(board.on_card[card]) > 1 and len(removals) == 2:
             # Too many sets: nothing is known but that the card is emptied at best, by one VM at least.
             shares = max(len(board.parts[one]) for one in board.on_card[card])
-            ways[1] = _Way(1.0 / shares, (), ways[1].state)
+            number = self._number(removals[1].state, frozenset(kind for kind, _ in ways[0].kept))
+            ways[1] = _Way(1.0 / shares, (), ways[0].kept, number)
         return ways
 
-    def _number(self, state: State) -> int:
-        if state not in self._numbers:
-            self._numbers[state] = len(self._rooms)
+    def _number(self, state: State, present: frozenset[int]) -> int:
+        key = (state, present)
+        if key not in self._numbers:
+            self._numbers[key] = len(self._rooms)
             self._rooms.append(min(self._top, self._board.rules.room(state)))
             self._edges.append([])
-        return self._numbers[state]
+        return self._numbers[key]
 
     def _explore(self) -> bool:
         """Find all states that shares lead to which come. False when there are too many."""
         states = list(self._numbers)
-        for state in states:
-            number = self._numbers[state]
+        for state, present in states:
+            number = self._numbers[state, present]
             for kind, index in self._kinds.items():
                 for after, _ in self._board.rules.fits(state, kind):
-                    if after not in self._numbers:
+                    key = (after, present | {index})
+                    if key not in self._numbers:
                         if len(states) >= MOST_STATES:
                             return False
-                        states.append(after)
-                    self._edges[number].append((index, self._number(after)))
+                        states.append(key)
+                    self._edges[number].append((index, self._number(*key)))
         return True
 
     def _fullest_first(self) -> list[int]:
@@ -162,16 +189,19 @@ class Bound:
             found[key] = (count + 1, unit)
         return list(found.values())
 
-    def _all(self, cost: float, kinds: list[float], room: float) -> _Outcome:
+    def _all(self, cost: float, prices: list[float], room: float) -> _Outcome:
         """The least value of all cards at these prices, where they stand on their own."""
-        worth = self._worth(kinds)
-        whole = _Outcome(0.0, 0.0, 0.0, [0.0] * len(kinds))
+        kinds, cards = prices[: len(self._kinds)], prices[len(self._kinds) :]
+        worth = self._worth(kinds, cards)
+        needed = sum(map(float.__mul__, cards, map(float, self._fewest_cards)))
+        whole = _Outcome(needed, 0.0, 0.0, [0.0] * len(kinds), [0.0] * len(kinds))
         for count, unit in self._groups:
             best: dict[int, tuple[float, tuple[tuple[_Way, int], ...]]] = {0: (0.0, ())}
             for ways, counts in unit:
                 options: dict[int, tuple[float, _Way]] = {}
                 for way in ways:
                     paid = cost * way.cost + sum(kinds[kind] * times for kind, times in way.left)
+                    paid -= sum(cards[kind] for kind, _ in way.kept)
                     gains = worth[way.state] if counts else worth[way.state][:1]
                     for shares, gain in enumerate(gains):
                         if shares not in options or paid - gain < options[shares][0]:
@@ -186,7 +216,7 @@ class Bound:
             each = self._board.wanted.each
             total = min(best, key=lambda shares: best[shares][0] - room * (shares // each))
             value, chosen = best[total]
-            self._count(whole, count, value - room * (total // each), total // each, chosen, kinds, worth)
+            self._count(whole, count, value - room * (total // each), total // each, chosen, prices, worth)
         return whole
 
     def _count(
@@ -196,7 +226,7 @@ class Bound:
         value: float,
         room: int,
         chosen: tuple[tuple[_Way, int], ...],
-        kinds: list[float],
+        prices: list[float],
         worth: list[list[float]],
     ) -> None:
         whole.value += count * value
@@ -206,22 +236,27 @@ class Bound:
             for kind, times in way.left:
                 whole.surplus[kind] += count * times
             state, gain = way.state, worth[way.state][shares]
+            present = {kind for kind, _ in way.kept}
             while gain > SLACK:
                 for kind, after in self._edges[state]:
-                    if len(worth[after]) > shares and abs(kinds[kind] + worth[after][shares] - gain) < SLACK:
+                    price = prices[kind] + (0.0 if kind in present else prices[len(self._kinds) + kind])
+                    if len(worth[after]) > shares and abs(price + worth[after][shares] - gain) < SLACK:
                         whole.surplus[kind] -= count
+                        present.add(kind)
                         state, gain = after, worth[after][shares]
                         break
                 else:
                     break
+            for kind in present:
+                whole.used[kind] += count
 
-    def _worth(self, kinds: list[float]) -> list[list[float]]:
+    def _worth(self, kinds: list[float], cards: list[float]) -> list[list[float]]:
         """By state: the most that shares which come are worth, with room left for 0, 1, … wanted shares."""
         worth: list[list[float]] = [[]] * len(self._rooms)
         for number in self._order:
-            own = [0.0] * (self._rooms[number] + 1)
+            own, present = [0.0] * (self._rooms[number] + 1), self._present[number]
             for kind, after in self._edges[number]:
-                price = kinds[kind]
+                price = kinds[kind] if kind in present else kinds[kind] + cards[kind]
                 if price <= 0:
                     continue
                 for shares, gain in enumerate(worth[after]):

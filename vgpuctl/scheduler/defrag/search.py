@@ -57,22 +57,22 @@ class Search:
         self._tries = MOST_TRIES
         failed: set[Hashable] = set()
         while (missing := wanted - board.room()) > 0:
-            ways = [one for one in self._ways(missing) if self._looks(one) not in failed]
-            if skipped:
-                ways, skipped = ways[skipped:], 0
-            done = False
-            for way in ways:
-                count, before, looks = len(board.steps), board.room(), self._looks(way)
-                if looks in failed:
-                    continue
-                if self._clear(way) and board.room() > before:
-                    done = True
-                    break
-                board.undo_to(count)
-                failed.add(looks)
-            if not done:
+            ways, skipped = self._ways(missing)[skipped:], 0
+            if not any(self._try(way, depth, failed) for depth in range(DEEPEST + 1) for way in ways):
                 break
         return list(board.steps)
+
+    def _try(self, way: Clearing, depth: int, failed: set[Hashable]) -> bool:
+        """Clear a host. False, with the board as it was, when its VMs have no places or that makes no more room."""
+        board, looks = self.board, (depth, self._looks(way))
+        if looks in failed:
+            return False
+        count, before = len(board.steps), board.room()
+        if self._clear(way, depth) and board.room() > before:
+            return True
+        board.undo_to(count)
+        failed.add(looks)
+        return False
 
     def _ways(self, missing: int) -> list[Clearing]:
         """Ways to make more room, those that cost least for each wanted VM first."""
@@ -90,12 +90,12 @@ class Search:
     def _down(self, way: Clearing) -> float:
         return sum(self.board.pieces[one].downtime_s for one in way.pieces)
 
-    def _clear(self, way: Clearing) -> bool:
+    def _clear(self, way: Clearing, depth: int) -> bool:
         board = self.board
         self._spare = way.room - 1
         closed = frozenset(part.card for one in way.pieces for part in board.parts[one])
         order = sorted(way.pieces, key=lambda one: (-len(board.parts[one]), -sum(board.pieces[one].needs), one))
-        return all(self._relocate(one, closed, DEEPEST) for one in order)
+        return all(self._relocate(one, closed, depth) for one in order)
 
     def _relocate(self, piece: int, closed: frozenset[int], depth: int) -> bool:
         """Move a VM to where it costs least room, and others before it where it has no place."""

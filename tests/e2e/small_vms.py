@@ -5,6 +5,7 @@ A file that needs other hosts than four of different kinds says `FLEET = (number
 """
 
 import pytest
+import yaml
 
 from tests.e2e.operator import Operator
 
@@ -12,6 +13,13 @@ ACME = ("--tenant", "acme")
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none", "--disk", "64MiB")
 SEEDED = (*SIZE, "--hostname", "h")
 """With a seed, which is one volume more."""
+
+
+def trust_network(operator: Operator, **link: object) -> None:
+    """Declare that all hosts trust their network with live moves; link: more of `vgpu_moves`."""
+    folder = operator.inventory.parent / "group_vars"
+    folder.mkdir(exist_ok=True)
+    (folder / "all.yml").write_text(yaml.safe_dump({"vgpu_moves": {"network": "trusted", **link}}))
 
 
 @pytest.fixture(scope="module")

@@ -79,6 +79,7 @@ PREEMPTION = [
         "usecases/vm/move_vm.py:carry_out",
         "usecases/vm/resize_vm.py:_resize_here",
         "usecases/vm/restart_vm.py:restart_vm",
+        "usecases/vm/suspend_vm.py:suspend_vm",
         "usecases/maintenance/drain_host.py:_stop",
     ),
 ]

@@ -191,6 +191,8 @@ SCENARIO = (
     Step(f"delete-disk data {ACME} --yes", EventKind.VOLUME_FORGOTTEN, "acme/web"),
     Step(f"eject-iso web {ACME}", EventKind.MEDIA_EJECTED, "acme/web", _insert_medium),
     Step(f"start-vm web {ACME}", EventKind.VM_STARTED, "acme/web"),
+    Step(f"suspend-vm web {ACME}", EventKind.VM_SUSPENDED, "acme/web"),
+    Step(f"resume-vm web {ACME}", EventKind.VM_STARTED, "acme/web"),
     Step(f"restart-vm web --reset {ACME}", EventKind.VM_RESET, "acme/web"),
     Step(f"attach-nic web default {ACME}", EventKind.NIC_ATTACHED, "acme/web"),
     Step(f"detach-nic web default {ACME} --last --timeout 0", EventKind.NIC_DETACHING, "acme/web"),

@@ -4,13 +4,12 @@
 from collections.abc import Callable, Iterator
 
 import pytest
-import yaml
 
 import vgpuctl_lab as lab
 from tests.e2e.kills import kill_after, kill_points, side_effects
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, SEEDED, operator
+from tests.e2e.small_vms import ACME, SEEDED, operator, trust_network
 from tests.e2e.witness import FleetWitness
 
 __all__ = ["operator"]
@@ -26,9 +25,7 @@ DELETE = ("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
 @pytest.fixture(autouse=True)
 def trusted(operator: Operator) -> None:
     """The hosts' inventory trusts their network with moves."""
-    folder = operator.inventory.parent / "group_vars"
-    folder.mkdir(exist_ok=True)
-    (folder / "all.yml").write_text(yaml.safe_dump({"vgpu_moves": {"network": "trusted"}}))
+    trust_network(operator)
 
 
 def _domains(operator: Operator, host: str) -> dict[str, str]:
@@ -166,8 +163,7 @@ def test_without_a_declared_network_a_vm_moves_cold_or_not_at_all(operator: Oper
 
 
 def test_a_longer_halt_than_the_vm_allows_is_refused_before(operator: Operator, faults: Callable[..., None]) -> None:
-    link = {"network": "trusted", "bandwidth_mbps": 10_000}
-    (operator.inventory.parent / "group_vars/all.yml").write_text(yaml.safe_dump({"vgpu_moves": link}))
+    trust_network(operator, bandwidth_mbps=10_000)
     operator.does(*CREATE, "--max-downtime", "2s")
     (verdict, *_others) = operator.json("move-vm", "web", *ACME, "--check")["verdicts"]
     assert [one["code"] for one in verdict["verdict"]["limits"]] == ["max-downtime"], verdict

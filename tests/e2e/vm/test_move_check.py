@@ -11,7 +11,7 @@ import pytest
 import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, SEEDED, operator
+from tests.e2e.small_vms import ACME, SEEDED, operator, trust_network
 from tests.e2e.witness import FleetWitness
 from tests.lab.simulated_fixtures import machine
 from vgpuctl.guests.facts import move_facts
@@ -23,6 +23,12 @@ __all__ = ["operator"]
 FLEET = (3, "a40+t4")
 """Three equal hosts with an A40 and a T4 each."""
 WITHOUT_WAITING = ("--yes", "--timeout", "0")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def trusted(operator: Operator) -> None:
+    """The hosts' inventory trusts their network with moves."""
+    trust_network(operator)
 
 
 @pytest.fixture

@@ -34,7 +34,7 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Suspend running VMs to the disks of their hosts, with their memory and the state of their vGPUs.
+    """Suspend running VMs to the disks of their hosts. Their memory and the state of their vGPUs are kept there.
 
     A suspended VM is off; `resume-vm` lets its guest go on where it was, also after a reboot of its host, with other
     devices of the same types where its own are gone. Its host needs room for its memory and framebuffer on the disk of

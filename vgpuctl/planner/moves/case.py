@@ -159,7 +159,7 @@ class MovingVm:
 
 
 @dataclass(frozen=True)
-class MoveLink:
+class MoveTransfer:
     """The way between the hosts, and what goes over it. mbit_s: its bandwidth.
 
     dirty_bytes_s, state_dirty_bytes_s: how fast the guest writes its memory, and that of its GPUs.
@@ -184,5 +184,5 @@ class MoveCase:
     there: MoveHost
     gpus: tuple[MovedGpu, ...] = ()
     domain: MovedDomain = MovedDomain()
-    link: MoveLink = MoveLink()
+    link: MoveTransfer = MoveTransfer()
     looks: Mapping[str, str] = field(default_factory=dict)

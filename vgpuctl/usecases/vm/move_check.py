@@ -19,7 +19,7 @@ from vgpuctl.model.times import format_time
 from vgpuctl.model.units import MIB
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.volume import VolumeKind
-from vgpuctl.planner.moves.case import HostProcessor, MoveCase, MovedDomain, MoveHost, MoveLink, MovingVm
+from vgpuctl.planner.moves.case import HostProcessor, MoveCase, MovedDomain, MoveHost, MoveTransfer, MovingVm
 from vgpuctl.planner.moves.judge import judge_move
 from vgpuctl.sharing.codes import Code
 from vgpuctl.usecases.domain import guest
@@ -91,7 +91,7 @@ def check_move(
 
     def judge(name: str) -> MoveVerdict:
         mbit_s, network = _way_between(services, vm.host, name)
-        link = MoveLink(mbit_s, vm.request.memory_mib * MIB, source.dirty_bytes_s)
+        link = MoveTransfer(mbit_s, vm.request.memory_mib * MIB, source.dirty_bytes_s)
         found = placed[name]
         if isinstance(found, VgpuctlError):
             case = _case_without_place(source, name, _refusal(found), link)
@@ -176,13 +176,13 @@ def _cluster(pool: NodePool) -> str:
     return f"the {'Kubernetes' if pool.role.is_kubernetes else 'Slurm'} cluster {pool.cluster} (node pool {pool.name})"
 
 
-def _case_without_place(source: _Source, name: str, looks: Mapping[str, str], link: MoveLink) -> MoveCase:
+def _case_without_place(source: _Source, name: str, looks: Mapping[str, str], link: MoveTransfer) -> MoveCase:
     """A move to a host that has no place for the VM, or does not answer."""
     gpus = tuple(moved_gpu(one, None, source.facts, None, None) for one in source.leases)
     return MoveCase(source.moving, source.host, MoveHost(name), gpus, source.domain, link, {"quota": "", **looks})
 
 
-def _case(services: Services, source: _Source, name: str, link: MoveLink) -> MoveCase:
+def _case(services: Services, source: _Source, name: str, link: MoveTransfer) -> MoveCase:
     """Ask a host that has a place for the VM. What it does not tell stays unknown."""
     vm, domain = source.vm, source.domain
     try:

@@ -14,7 +14,7 @@ from vgpuctl.planner.moves.case import (
     MovedDomain,
     MovedGpu,
     MoveHost,
-    MoveLink,
+    MoveTransfer,
     MovingVm,
 )
 
@@ -47,7 +47,7 @@ LOOKS = (
 )  # fmt: skip
 LIVE = MoveCase(
     MovingVm("acme/train-1", is_running=True, max_downtime_s=60), HERE, replace(HERE, name="gpu2"), (GPU,), DOMAIN,
-    MoveLink(25_000, 16 << 30, 1 << 20, 0), dict.fromkeys(LOOKS, ""),
+    MoveTransfer(25_000, 16 << 30, 1 << 20, 0), dict.fromkeys(LOOKS, ""),
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from tests.unit.planner.moves.move_cases import (
     with_vm,
 )
 from vgpuctl.model.move_verdict import NOT_LOOKED_AT, MoveKind
-from vgpuctl.planner.moves.case import Compatibility, MoveCase, MovedCard, MovedDomain, MovedGpu, MoveHost, MoveLink
+from vgpuctl.planner.moves.case import Compatibility, MoveCase, MovedCard, MovedDomain, MovedGpu, MoveHost, MoveTransfer
 from vgpuctl.planner.moves.judge import MOVE_RULES, judge_move
 
 _RULES = {rule.code: rule for rule in MOVE_RULES}
@@ -58,7 +58,7 @@ def test_a_rule_that_forbids_speaks_alone(code: str) -> None:
 
 def test_nothing_known_is_no_yes() -> None:
     gpu = MovedGpu(0, GPU.sharing, is_nvidia=True, here=MovedCard("0000:41:00.0"), there=None)
-    case = MoveCase(LIVE.vm, MoveHost("gpu1"), MoveHost("gpu2"), (gpu,), MovedDomain(), MoveLink())
+    case = MoveCase(LIVE.vm, MoveHost("gpu1"), MoveHost("gpu2"), (gpu,), MovedDomain(), MoveTransfer())
     verdict = judge_move(case)
     assert verdict.kind is MoveKind.BLOCKED
     assert {one.code for one in verdict.limits} == {NOT_LOOKED_AT}
@@ -121,7 +121,7 @@ def test_a_longer_stop_than_the_owner_accepts_forbids_a_live_move() -> None:
 
 
 def test_a_ceiling_without_an_estimate_forbids_a_live_move() -> None:
-    unknown = replace(LIVE, link=MoveLink())
+    unknown = replace(LIVE, link=MoveTransfer())
     assert judge_move(unknown).kind is MoveKind.COLD
     free = judge_move(replace(unknown, vm=replace(unknown.vm, max_downtime_s=None)))
     assert (free.kind, free.downtime_s, free.state_bytes) == (MoveKind.LIVE, None, 8 << 30)

@@ -182,7 +182,7 @@ def test_the_rate_at_which_a_guest_writes_its_memory_is_measured(
     monkeypatch.setattr("time.sleep", lambda _seconds: None)
     connected = _connected(
         startDirtyRateCalc=lambda _seconds, _flags: 0,
-        getAllDomainStats=lambda *_arguments: [(SimpleNamespace(UUIDString=lambda: VM), told)],
+        getAllDomainStats=lambda *_arguments: [(SimpleNamespace(UUIDString=lambda: UUID), told)],
     )
     assert move_facts.read_dirty_rate(connected, UUID) == rate
 

@@ -24,7 +24,7 @@ _JSON: "JsonOutput[JsonVmChange | Sequence[JsonVmChange]]" = JsonOutput()
 @options.every_refusal
 @options.as_json
 def command(chosen: VmChoice, as_json: bool, **where: Any) -> None:
-    """Let suspended VMs go on where they were. They have the memory and the state of their vGPUs that their hosts saved.
+    """Let suspended VMs go on where they were. Their hosts have saved their memory and the state of their vGPUs.
 
     GPU shares that were released, or that the host lost, are made again on any of its GPUs that has the same types.
     Then the log of QEMU is read: where it says that a vGPU was reset instead, the command says so and fails.

@@ -44,6 +44,7 @@ DOMAIN = MovedDomain(
 LOOKS = (
     "host-silent", "host-closed", "cordon", "gpu-health", "reservation", "quota", "licence", "no-equal-share",
     "name-taken", "mac-taken", "network", "disks", "host-parts", "guest-cells", "mmio-window",
+    "move-network", "lost-before",
 )  # fmt: skip
 LIVE = MoveCase(
     MovingVm("acme/train-1", is_running=True, max_downtime_s=60), HERE, replace(HERE, name="gpu2"), (GPU,), DOMAIN,
@@ -87,6 +88,7 @@ FORBIDDEN: dict[str, MoveCase] = {
     "declared-host": with_vm(declared_host="gpu1"),
     "host-network": with_vm(network="acme/lan"),
     "disk-snapshots": with_vm(has_disk_snapshots=True),
+    "suspended": with_vm(is_suspended=True, is_running=False),
     "vm-is-off": with_vm(is_running=False),
     "no-equal-card": replace(LIVE, gpus=(WHOLE,), looks={**LIVE.looks, "no-equal-share": "no A40 is free"}),
     "nvml-no-cold": with_gpu(compatibility=Compatibility(0x8, 0)),

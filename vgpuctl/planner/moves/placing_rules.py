@@ -83,7 +83,7 @@ PLACING_RULES = (
     _placing("host-parts", "see `vgpuctl check-hosts {there.name}`", "what the guest needs of its host"),
     MoveRule(
         "move-network", _LIVE, "{found}",
-        "declare `vgpu_moves: {{network: trusted}}`, or tls, for {here.name} and {there.name}",
+        "give {here.name} and {there.name} a `network` in `vgpu_moves` of the inventory: trusted, or tls",
         "the network for moves between {here.name} and {there.name}", _OURS, whole(_looked("move-network")),
     ),
     MoveRule(

@@ -88,7 +88,7 @@ FORBIDDEN: dict[str, MoveCase] = {
     "declared-host": with_vm(declared_host="gpu1"),
     "host-network": with_vm(network="acme/lan"),
     "disk-snapshots": with_vm(has_disk_snapshots=True),
-    "suspended": with_vm(is_suspended=True, is_running=False),
+    "suspended": with_vm(is_suspended=True),
     "vm-is-off": with_vm(is_running=False),
     "no-equal-card": replace(LIVE, gpus=(WHOLE,), looks={**LIVE.looks, "no-equal-share": "no A40 is free"}),
     "nvml-no-cold": with_gpu(compatibility=Compatibility(0x8, 0)),

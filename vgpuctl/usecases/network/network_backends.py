@@ -2,20 +2,19 @@
 """Bring the backends of tenants' networks, libvirt and OVN, to what the store says; one run at a time."""
 
 import contextlib
-import time
 from collections.abc import Iterator
 
-from vgpuctl.errors import ConcurrentChange, UsageError
+from vgpuctl.errors import UsageError
 from vgpuctl.guests.libvirtd.networks import LibvirtNetworks
 from vgpuctl.guests.libvirtd.port_filter import Reach
 from vgpuctl.model.network import Backend, Network
 from vgpuctl.model.vpc import Contact, ExternalNetwork, VpcSpec
 from vgpuctl.usecases.network.vpc import apply_vpc
+from vgpuctl.usecases.running.operations import in_turn_with_others
 from vgpuctl.usecases.running.services import Services
 
 LOCK_TIMEOUT_S = 120.0
 OVN_SUBJECT = "network:ovn"
-_POLL_S = 0.1
 
 
 def subject_of(network: Network) -> str:
@@ -29,16 +28,7 @@ def locked(services: Services, subject: str) -> Iterator[None]:
 
     Waits for other runs; a killed run holds no lock. Raises ConcurrentChange after LOCK_TIMEOUT_S.
     """
-    deadline = time.monotonic() + LOCK_TIMEOUT_S
-    with contextlib.ExitStack() as held:
-        while True:
-            try:
-                held.enter_context(services.store.operation("network", subject, exclusive=True))
-                break
-            except ConcurrentChange:
-                if time.monotonic() > deadline:
-                    raise
-            time.sleep(_POLL_S)
+    with in_turn_with_others(services, "network", subject, limit_s=LOCK_TIMEOUT_S):
         yield
 
 

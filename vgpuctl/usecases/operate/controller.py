@@ -109,8 +109,9 @@ def _fix(services: Services, shutdown_timeout_s: float) -> list[Served]:
         queued = {(one.tenant, one.name) for entry in session.queue() for one in entry.requests}
         vms = [
             vm
-            for vm in (session.vms() if subjects or queued else ())
+            for vm in session.vms()
             if vm.uuid in subjects
+            or (vm.state is VmState.RUNNING and vm.former_hosts)
             or (vm.state in (VmState.BROKEN, VmState.DELETING) and (vm.request.tenant, vm.request.name) in queued)
         ]
     repaired = [

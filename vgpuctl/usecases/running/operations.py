@@ -2,6 +2,7 @@
 """The run that works on a VM now: an intent in the store, by which `repair` tells dead runs from live ones."""
 
 import contextlib
+import time
 from collections.abc import Iterator, Sequence
 
 from vgpuctl.errors import ConcurrentChange
@@ -10,6 +11,7 @@ from vgpuctl.store.liveness import is_running
 from vgpuctl.store.records import Operation
 from vgpuctl.usecases.running.services import Services
 
+_POLL_S = 0.2
 _SETTLING = ("move-vm", "repair")
 """Commands that find out where a VM is whose live move was cut short; no other may touch it before."""
 
@@ -27,6 +29,25 @@ def operation(services: Services, kind: str, vm: Vm) -> Iterator[None]:
             hint=f"`vgpuctl repair {vm.printed_name}` finds out and finishes it",
         )
     with services.store.operation(kind, vm.uuid, vm.printed_name, exclusive=True, takes_over=True):
+        yield
+
+
+@contextlib.contextmanager
+def in_turn_with_others(services: Services, kind: str, subject: str, *, limit_s: float) -> Iterator[None]:
+    """Begin an operation as soon as no other run is at one of the same subject, and end it with the block.
+
+    A killed run is waited for no longer. Raises ConcurrentChange after limit_s seconds.
+    """
+    deadline = time.monotonic() + limit_s
+    with contextlib.ExitStack() as held:
+        while True:
+            try:
+                held.enter_context(services.store.operation(kind, subject, exclusive=True))
+                break
+            except ConcurrentChange:
+                if time.monotonic() > deadline:
+                    raise
+            time.sleep(_POLL_S)
         yield
 
 

@@ -7,8 +7,9 @@ success is verified: QEMU resets a GPU whose state could not be loaded, and goes
 A run that dies leaves a VM whose problem names the other host; live_move_end.py finds out where it runs.
 """
 
+import contextlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from vgpuctl.errors import StateError, VgpuctlError
@@ -23,7 +24,7 @@ from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.image.image_gate import images_on
 from vgpuctl.usecases.network.ports import attachments_of, connect
 from vgpuctl.usecases.observed.capacities import rules_of
-from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.operations import in_turn_with_others, operation
 from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.share.cpu_pins import floating_on
@@ -43,6 +44,7 @@ from vgpuctl.usecases.vm.move_plan import PlannedMove
 from vgpuctl.usecases.vm.move_volumes import drop_copies, make_volumes_there
 
 _SAID_EVERY_S = 10.0
+_LONGEST_WAIT_S = 3600.0
 
 
 def link_between(services: Services, source: str, target: str) -> tuple[MoveLink, str]:
@@ -95,7 +97,8 @@ def carry_out_live(services: Services, plan: PlannedMove, *, reason: str, max_do
                     is_encrypted=link.network is MoveNetwork.TLS,
                     max_downtime_s=max_downtime_s,
                 )
-                migrated, interrupted = _migrate(services, here, there, vm, order, undoing)
+                with _on_free_links(services, vm.host, target):
+                    migrated, interrupted = _migrate(services, here, there, vm, order, undoing)
                 undoing.keep()
         except BaseException as error:
             undoing.finish(error)
@@ -105,6 +108,16 @@ def carry_out_live(services: Services, plan: PlannedMove, *, reason: str, max_do
         if interrupted is not None:
             raise interrupted
         return done
+
+
+@contextlib.contextmanager
+def _on_free_links(services: Services, *hosts: str) -> Iterator[None]:
+    """Wait until no other VM moves to or from these hosts: two at once would halt both for longer."""
+    with contextlib.ExitStack() as held:
+        for name in sorted(hosts):
+            turn = in_turn_with_others(services, "move-vm", f"move-link:{name}", limit_s=_LONGEST_WAIT_S)
+            held.enter_context(turn)
+        yield
 
 
 def _begin(services: Services, vm: Vm, target: str, leases: Sequence[Lease]) -> None:

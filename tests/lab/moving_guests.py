@@ -38,15 +38,20 @@ LOST = "Failed setting device state to RUNNING_P2P. Recover state is ERROR. Rese
 RUNNING, PAUSED = libvirt.VIR_DOMAIN_RUNNING, libvirt.VIR_DOMAIN_PAUSED
 
 
+PLACE = "<address type='pci' domain='0x0000' bus='0x00' slot='0x05' function='0x0'/>"
+"""Of the device in the guest."""
+
+
 def of_mdev(name: str) -> str:
-    return f"<hostdev mode='subsystem' type='mdev' model='vfio-pci'><source><address uuid='{name}'/></source></hostdev>"
+    source = f"<source><address uuid='{name}'/></source>"
+    return f"<hostdev mode='subsystem' type='mdev' model='vfio-pci'>{source}{PLACE}</hostdev>"
 
 
 def of_function(function: str) -> str:
     domain, bus, rest = function.split(":")
     slot, _, number = rest.partition(".")
     address = f"<address domain='0x{domain}' bus='0x{bus}' slot='0x{slot}' function='0x{number}'/>"
-    return f"<hostdev mode='subsystem' type='pci' managed='no'><source>{address}</source></hostdev>"
+    return f"<hostdev mode='subsystem' type='pci' managed='no'><source>{address}</source>{PLACE}</hostdev>"
 
 
 def domain_xml(name: str, devices: str) -> str:
@@ -214,7 +219,7 @@ class Guest:
 
     def is_back(self) -> bool:
         """True if it runs on the source alone, with its device, and the target's is free."""
-        state = (RUNNING, libvirt.VIR_DOMAIN_RUNNING_MIGRATION_CANCELED)
+        state = (RUNNING, libvirt.VIR_DOMAIN_RUNNING_UNPAUSED)
         untouched = (RUNNING, libvirt.VIR_DOMAIN_RUNNING_BOOTED)
         before, after = self.hosts.states(self.name)
         return (
@@ -242,7 +247,7 @@ def until(condition: Callable[[], bool], limit_s: float = 20) -> None:
         time.sleep(0.01)
 
 
-def refused(guest: Guest, xml: str) -> tuple[int, str]:
+def refused(guest: Guest, xml: str | None = None) -> tuple[int, str]:
     """The code and the words of the error that a move ends with."""
     with pytest.raises(libvirt.libvirtError) as caught:
         guest.move(xml=xml)

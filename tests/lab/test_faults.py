@@ -161,7 +161,7 @@ def test_a_shell_on_the_host_has_the_cards_programs(folder: lab.LabFolder) -> No
         ("sshd", None, "0000:41:00.0"),
         ("busy", None, "1"),
         ("pf-stub", None, "0000:45:00.0"),
-        ("move-refused", None, None),
+        ("move-sleep", None, None),
     ],
 )
 def test_a_fault_that_cannot_be_is_refused(

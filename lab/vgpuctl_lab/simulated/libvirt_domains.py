@@ -40,7 +40,7 @@ from vgpuctl_lab.simulated.volumes import VolumeContents
 LIST_INACTIVE = 2
 _LIST_ACTIVE, _LIST_AUTOSTART, _LIST_ALL = 1, 1 << 10, 0
 STATE_RUNNING, STATE_PAUSED, STATE_SHUTOFF = 1, 3, 5
-XML_SECURE_MIGRATABLE = 1 | 1 << 3
+XML_SECURE_MIGRATABLE, XML_INACTIVE = 1 | 1 << 3, 1 << 1
 IMAGE_SUFFIX = ".save"
 """Of the file beside a definition that keeps a saved domain."""
 # Flags that the test driver's undefine knows: managed save and snapshot metadata.

@@ -10,7 +10,6 @@ import asyncio
 import struct
 from asyncio import StreamReader, StreamWriter
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from xml.etree import ElementTree
@@ -127,6 +126,7 @@ class LibvirtProxy:
                     task = asyncio.create_task(self._answer(packet, writer))
                     tasks.add(task)
                     task.add_done_callback(tasks.discard)
+                    task.add_done_callback(partial(_end_at_failure, writer))
         except (asyncio.IncompleteReadError, ConnectionError):
             return
         finally:
@@ -135,8 +135,7 @@ class LibvirtProxy:
             writer.close()
             await self._moves.client_gone(writer)
             for task in list(tasks):
-                with suppress(asyncio.CancelledError):
-                    await task
+                await asyncio.wait([task])
 
     def drop_clients(self) -> None:
         """Hang up on everybody, as the end of a host does."""
@@ -280,6 +279,14 @@ class LibvirtProxy:
         if "query-pci" not in command or domain.uuid not in self._machine.state().domains:
             return await self._forward(packet)
         return packet.reply(text(query_pci(self._machine, await self._domains.xml_of(domain))))
+
+
+def _end_at_failure(writer: StreamWriter, task: "asyncio.Task[None]") -> None:
+    """Hang up on a client whose call the lab has failed to answer; it would wait for ever."""
+    if not task.cancelled() and task.exception() is not None:
+        writer.transport.abort()
+        about = {"message": "a call of libvirt failed", "exception": task.exception()}
+        task.get_loop().call_exception_handler(about)
 
 
 async def _given(answer: Packet, _packet: Packet) -> Packet:

@@ -60,19 +60,24 @@ def abi_difference(source_xml: str, target_xml: str, name: str) -> str | None:
         return f"Target domain name '{target.findtext('name')}' does not match source '{name}'"
     if (target.findtext("uuid") or "").lower() != (source.findtext("uuid") or "").lower():
         return f"Target domain uuid {target.findtext('uuid')} does not match source {source.findtext('uuid')}"
-    mine, theirs = memory_bytes(source_xml) // 1024, memory_bytes(target_xml) // 1024
-    if theirs != mine:
-        return f"Target domain max memory {theirs} does not match source {mine}"
+    here_kib, there_kib = memory_bytes(source_xml) // 1024, memory_bytes(target_xml) // 1024
+    if there_kib != here_kib:
+        return f"Target domain max memory {there_kib} does not match source {here_kib}"
     if target.findtext("vcpu") != source.findtext("vcpu"):
         return f"Target domain vCPU max {target.findtext('vcpu')} does not match source {source.findtext('vcpu')}"
     for attribute, what in (("arch", "architecture"), ("machine", "machine type")):
-        one, other = (_of_type(root, attribute) for root in (source, target))
-        if one != other:
-            return f"Target domain {what} {other} does not match source {one}"
+        kinds = [_of_type(root, attribute) for root in (source, target)]
+        if kinds[0] != kinds[1]:
+            return f"Target domain {what} {kinds[1]} does not match source {kinds[0]}"
     for tag, what in (("disk", "disk"), ("interface", "net card"), ("hostdev", "host device")):
-        here, there = (len(root.findall(f"devices/{tag}")) for root in (source, target))
-        if here != there:
-            return f"Target domain {what} count {there} does not match source {here}"
+        here, there = (root.findall(f"devices/{tag}") for root in (source, target))
+        if len(here) != len(there):
+            return f"Target domain {what} count {len(there)} does not match source {len(here)}"
+        for mine, theirs in zip(here, there, strict=True):
+            seen = [address for address in (mine.find("address"), theirs.find("address")) if address is not None]
+            one, *other = [function_of(address) for address in seen if address.get("type") == "pci"] or [""]
+            if other and one != other[0]:
+                return f"Target device PCI address {other[0]} does not match source {one}"
     return None
 
 

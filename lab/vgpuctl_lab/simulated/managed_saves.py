@@ -76,8 +76,10 @@ class ManagedSaves:
         if reasons:
             said = f"Requested operation is not valid: cannot migrate domain: {'; '.join(reasons)}"
             return packet.error(said, ErrorCode.OPERATION_INVALID)
-        if not migration.can_save_state(self._machine, domain.uuid):
-            return packet.error("operation failed: job 'domain save' unexpectedly failed", ErrorCode.OPERATION_FAILED)
+        lost = migration.cannot_be_saved(self._machine, domain.uuid)
+        if lost or migration.cannot_be_read(self._machine, domain.uuid):
+            said = f"operation failed: job 'domain save' failed: {lost or 'Channel error: Input/output error'}"
+            return packet.error(said, ErrorCode.OPERATION_FAILED)
         async with self._domains.lock:
             state = await self._domains.state_of(domain)
             xml = await self._domains.xml_of(domain, XML_SECURE_MIGRATABLE)

@@ -45,13 +45,13 @@ class Outgoing:
 class Incoming:
     """A domain that arrives, paused. owner: the client that carries the calls. persistent_xml: its definition.
 
-    said: why its QEMU has died. is_lost: True if the driver of a vGPU has refused its state at the end.
+    is_broken: what its QEMU got cannot be loaded. is_lost: the driver of a vGPU has refused its state at the end.
     """
 
     domain: DomainName
     owner: StreamWriter
     persistent_xml: str
-    said: str = ""
+    is_broken: bool = False
     is_lost: bool = False
     stats: Statistics = field(default_factory=list)
 
@@ -126,7 +126,9 @@ class MigrationJobs:
         if domain.uuid not in self._machine.state().domains:
             return packet.error(NOT_RUNNING, ErrorCode.OPERATION_INVALID)
         job = self.outgoing.get(domain.uuid)
-        return (_JOB_NONE, []) if job is None else (_JOB_UNBOUNDED, statistics(job.transfer, MIGRATION_OUT))
+        if job is None:
+            return _JOB_NONE, []
+        return _JOB_UNBOUNDED, statistics(job.transfer, MIGRATION_OUT, self.max_downtime_ms(domain.uuid))
 
     async def abort(self, packet: Packet) -> Packet:
         """Answer the end of a domain's job."""
@@ -154,8 +156,11 @@ class MigrationJobs:
         return packet.reply(struct.pack(">Q", self.max_downtime_ms(domain.uuid)))
 
 
-def statistics(transfer: Transfer, operation: int) -> Statistics:
-    """What libvirt tells of a migration; like QEMU it counts the guest's memory and not its devices' state."""
+def statistics(transfer: Transfer, operation: int, downtime_ms: int) -> Statistics:
+    """What libvirt tells of a migration: totals and rests are of the guest's memory alone, as QEMU counts them.
+
+    downtime_ms: the limit while it goes on, then the real one.
+    """
     elapsed_ms = round(transfer.elapsed_s * 1000)
     memory: Mapping[str, float] = {
         "total": transfer.memory_bytes,
@@ -165,7 +170,7 @@ def statistics(transfer: Transfer, operation: int) -> Statistics:
     rate = transfer.processed / transfer.elapsed_s if transfer.elapsed_s else 0
     values: dict[str, float] = {
         "time_elapsed": elapsed_ms,
-        "downtime": transfer.downtime_ms,
+        "downtime": downtime_ms,
         "setup_time": 1,
         **{f"data_{name}": value for name, value in memory.items()},
         **{f"memory_{name}": value for name, value in memory.items()},
@@ -175,6 +180,9 @@ def statistics(transfer: Transfer, operation: int) -> Statistics:
         "memory_bps": rate,
         "memory_iteration": transfer.iteration,
         "memory_page_size": 4096,
+        "memory_dirty_rate": 0,
+        "memory_postcopy_requests": 0,
+        "vfio_data_transferred": transfer.state_processed,
         **dict.fromkeys(("disk_total", "disk_processed", "disk_remaining", "disk_bps"), 0),
     }
     return [("operation", INT, operation), *((name, ULLONG, int(value)) for name, value in values.items())]

@@ -15,6 +15,7 @@ from vgpuctl_lab.simulated.libvirt_domains import (
     STATE_PAUSED,
     STATE_RUNNING,
     STATE_SHUTOFF,
+    XML_INACTIVE,
     XML_SECURE_MIGRATABLE,
     HostDomains,
     call,
@@ -47,22 +48,30 @@ from vgpuctl_lab.simulated.migration_jobs import (
 Peers = dict[str, "Moves"]
 """The other hosts of the lab, by name."""
 _PERSIST_DEST, _UNDEFINE_SOURCE, _PAUSED = 1 << 3, 1 << 4, 1 << 5
-_OFFLINE, _POSTCOPY = 1 << 10, 1 << 15
+_OFFLINE, _POSTCOPY, _TLS = 1 << 10, 1 << 15, 1 << 16
 # Reasons of these states.
 _RUNNING_MIGRATED, _RUNNING_CANCELED, _PAUSED_USER, _PAUSED_MIGRATION, _SHUTOFF_MIGRATED = 2, 6, 1, 2, 4
 # Details of events.
-_STARTED_MIGRATED, _SUSPENDED_MIGRATED, _RESUMED_MIGRATED, _STOPPED_MIGRATED, _STOPPED_FAILED = 1, 1, 1, 3, 5
+_STARTED_MIGRATED, _SUSPENDED_MIGRATED, _STOPPED_MIGRATED, _STOPPED_FAILED = 1, 1, 3, 5
+_RESUMED_UNPAUSED, _RESUMED_MIGRATED = 0, 1
 _FIRST_PORT = 49152
+_SCHEMES = ("tcp", "rdma", "unix")
 _TICK_S = 0.01
 # A move takes this long by the clock, unless a fault makes it slow or it does not end.
 _SHOWN_S = 0.2
-_FAILED = "operation failed: job 'migration out' unexpectedly failed"
+_UNEXPECTED = "operation failed: job 'migration out' unexpectedly failed"
+_LOAD_FAILED = "operation failed: job 'migration in' failed: load of migration failed: Invalid argument"
+_QEMU_REFUSES = "internal error: unable to execute QEMU command"
+_CERTIFICATE = "etc/pki/qemu/ca-cert.pem"
+_NO_CERTIFICATE = (
+    f"{_QEMU_REFUSES} 'object-add': Unable to access credentials /{_CERTIFICATE}: No such file or directory"
+)
 
 
 class MoveFailed(Exception):
     """What ends a migration, in libvirt's words."""
 
-    def __init__(self, said: str = _FAILED, code: ErrorCode = ErrorCode.OPERATION_FAILED) -> None:
+    def __init__(self, said: str = _UNEXPECTED, code: ErrorCode = ErrorCode.OPERATION_FAILED) -> None:
         super().__init__(said)
         self.code = code
 
@@ -117,7 +126,8 @@ class Moves:
         if unsafe:
             return packet.error(*unsafe)
         volumes = await moved_disks.volumes_of(self._libvirtd, source_xml)
-        persistent = str(given.get("persistent_xml", target_xml))
+        defined = await self._domains.xml_of(domain, XML_SECURE_MIGRATABLE | XML_INACTIVE)
+        persistent = str(given.get("persistent_xml", defined))
         transfer = Transfer(memory_bytes(source_xml), migration.state_bytes(self._machine, domain.uuid))
         state = await self._domains.state_of(domain)
         self.jobs.outgoing[domain.uuid] = Outgoing(domain, owner, transfer, was_running=state == STATE_RUNNING)
@@ -125,8 +135,8 @@ class Moves:
 
     async def _refusal(self, domain: DomainName, flags: int) -> str | None:
         """Why libvirt refuses to begin, None if it does not."""
-        if flags & (_OFFLINE | _POSTCOPY):
-            return "the lab moves running domains alone, without post-copy"
+        if flags & _OFFLINE:
+            return "the lab moves running domains alone"
         answer = await self._libvirtd.call(Procedure.DOMAIN_SNAPSHOT_NUM, domain.encoded + bytes(4))
         snapshots = Reader(answer.body).number() if answer.status == Status.OK else 0
         if snapshots:
@@ -138,12 +148,14 @@ class Moves:
         """Copy a domain to the target that waits for it; the answer comes when all of it is there."""
         reader = Reader(packet.body)
         domain, _, given, cookie = reader.domain(), reader.optional_text(), reader.parameters(), reader.text()
+        flags = reader.number()
         job = self.jobs.outgoing.get(domain.uuid)
         if job is None:
             return packet.error(NOT_RUNNING, ErrorCode.OPERATION_INVALID)
         job.is_performing = True
         try:
-            target = self._peers.get(ElementTree.fromstring(cookie).findtext("hostname", ""))
+            target = self._target_of(cookie, domain)
+            self._check_way(domain.uuid, target, flags, str(given.get("migrate_uri", "")))
             await self._copy(job, target, int(given.get("bandwidth", 0)))
         except MoveFailed as failed:
             self.jobs.outgoing.pop(domain.uuid, None)
@@ -156,15 +168,17 @@ class Moves:
             self.jobs.outgoing.pop(domain.uuid, None)
         return packet.reply(text(cookie))
 
-    async def _copy(self, job: Outgoing, target: "Moves | None", bandwidth_mib: int) -> None:
+    def _target_of(self, cookie: str, domain: DomainName) -> "Moves":
+        """The host that waits for a domain. Raises MoveFailed."""
+        target = self._peers.get(ElementTree.fromstring(cookie).findtext("hostname", ""))
+        if target is None or domain.uuid not in target.jobs.incoming:
+            raise MoveFailed
+        return target
+
+    async def _copy(self, job: Outgoing, target: "Moves", bandwidth_mib: int) -> None:
         """Copy a domain. Raises MoveFailed."""
         uuid, transfer = job.domain.uuid, job.transfer
-        incoming = None if target is None else target.jobs.incoming.get(uuid)
-        if target is None or incoming is None:
-            raise MoveFailed
-        if migration.PORT in target._machine.state().host_faults:
-            where = f"{target._machine.shape.hostname}:{_FIRST_PORT}"
-            raise MoveFailed(f"unable to connect to server at '{where}': Connection refused", ErrorCode.SYSTEM_ERROR)
+        incoming = target.jobs.incoming[uuid]
         pace = self._pace(transfer, self._rates(target, uuid, bandwidth_mib))
         while True:
             self._check(job, target, incoming)
@@ -172,15 +186,35 @@ class Moves:
             if transfer.advance(_TICK_S * pace, rates):
                 break
             await asyncio.sleep(_TICK_S)
+        # Until here a vGPU with PRE_COPY has sent the beginning of its state.
+        if migration.cannot_be_read(self._machine, uuid):
+            raise _broken(incoming, "Channel error: Input/output error")
+        types = migration.types_of(self._machine, uuid)
+        if migration.refused_early(target._machine, uuid, types):
+            raise _broken(incoming, "Sibling indicated error 1")
         await self._stop(job)
-        if not migration.can_save_state(self._machine, uuid):
-            raise MoveFailed
+        lost = migration.cannot_be_saved(self._machine, uuid)
+        if lost:
+            raise _broken(incoming, lost)
         transfer.switch_over(rates)
         await asyncio.sleep(min(transfer.downtime_ms / 1000 / pace, _SHOWN_S))
         self._check(job, target, incoming)
-        await target._load(incoming, self)
-        self.jobs.completed[uuid] = statistics(transfer, MIGRATION_OUT)
-        incoming.stats = statistics(transfer, MIGRATION_IN)
+        guest_state.carry(self._machine, target._machine, uuid, incoming.persistent_xml)
+        incoming.is_lost = migration.refused_late(target._machine, uuid, types)
+        self.jobs.completed[uuid] = statistics(transfer, MIGRATION_OUT, transfer.downtime_ms)
+        incoming.stats = statistics(transfer, MIGRATION_IN, transfer.downtime_ms)
+
+    def _check_way(self, vm_uuid: str, target: "Moves", flags: int, uri: str) -> None:
+        """Raises MoveFailed for what QEMU on the source refuses before it copies anything."""
+        vgpus = migration.vgpu_names(self._machine, vm_uuid)
+        if flags & _POSTCOPY and vgpus:
+            said = f"{vgpus[0]}: VFIO migration is not supported with postcopy migration"
+            raise MoveFailed(f"{_QEMU_REFUSES} 'migrate': {said}", ErrorCode.INTERNAL_ERROR)
+        if flags & _TLS and not (self._machine.root / _CERTIFICATE).is_file():
+            raise MoveFailed(_NO_CERTIFICATE, ErrorCode.INTERNAL_ERROR)
+        if migration.PORT in target._machine.state().host_faults:
+            where = uri.partition("://")[2]
+            raise MoveFailed(f"unable to connect to server at '{where}': Connection refused", ErrorCode.SYSTEM_ERROR)
 
     def _check(self, job: Outgoing, target: "Moves", incoming: Incoming) -> None:
         """Raises MoveFailed for what ends a copying in the middle."""
@@ -208,11 +242,14 @@ class Moves:
             await self._domains.change(Procedure.DOMAIN_SUSPEND, job.domain, Event.SUSPENDED, _SUSPENDED_MIGRATED)
             self._domains.reasons[job.domain.uuid] = (STATE_PAUSED, _PAUSED_MIGRATION)
 
-    async def _go_on(self, job: Outgoing) -> None:
-        """Let the guest go on on the source after a migration that failed."""
+    async def _go_on(self, job: Outgoing, *, is_confirmed: bool = False) -> None:
+        """Let the guest go on on the source: QEMU does it after a copying that failed, else libvirt (is_confirmed)."""
         if job.is_suspended and job.domain.uuid in self._machine.state().domains:
-            await self._domains.change(Procedure.DOMAIN_RESUME, job.domain, Event.RESUMED, _RESUMED_MIGRATED)
-            self._domains.reasons[job.domain.uuid] = (STATE_RUNNING, _RUNNING_CANCELED)
+            detail = _RESUMED_MIGRATED if is_confirmed else _RESUMED_UNPAUSED
+            await self._domains.change(Procedure.DOMAIN_RESUME, job.domain, Event.RESUMED, detail)
+            self._domains.reasons.pop(job.domain.uuid, None)
+            if is_confirmed:
+                self._domains.reasons[job.domain.uuid] = (STATE_RUNNING, _RUNNING_CANCELED)
 
     async def confirm(self, packet: Packet) -> Packet:
         """End the domain on the source, or let it go on where the target has failed."""
@@ -224,7 +261,7 @@ class Moves:
             return packet.error(NOT_RUNNING, ErrorCode.OPERATION_INVALID)
         if is_cancelled:
             self.jobs.completed.pop(domain.uuid, None)
-            await self._go_on(job)
+            await self._go_on(job, is_confirmed=True)
             return packet.reply()
         async with self._domains.lock:
             await self._domains.change(Procedure.DOMAIN_DESTROY, domain, Event.STOPPED, _STOPPED_MIGRATED)
@@ -245,6 +282,13 @@ class Moves:
         xml = str(given["destination_xml"])
         vm_uuid, flags = cookie.findtext("uuid", ""), reader.number()
         volumes = [str(one.text) for one in cookie.iterfind("volume")]
+        uri = str(given.get("migrate_uri", f"tcp://{self._machine.shape.hostname}"))
+        scheme = uri.partition(":")[0]
+        if scheme not in _SCHEMES:
+            said = f"argument unsupported: unsupported scheme {scheme} in migration URI {uri}"
+            return packet.error(said, ErrorCode.ARGUMENT_UNSUPPORTED)
+        if flags & _TLS and not (self._machine.root / _CERTIFICATE).is_file():
+            return packet.error(_NO_CERTIFICATE)
         missing = await moved_disks.refusal_at_target(self._libvirtd, xml, volumes, flags)
         if missing:
             return packet.error(*missing)
@@ -260,23 +304,7 @@ class Moves:
             self.jobs.incoming[vm_uuid] = Incoming(domain, owner, cookie.findtext("persistent", xml))
         if owner.is_closing():
             await self.client_gone(owner)
-        uri = _with_port(str(given.get("migrate_uri", f"tcp://{self._machine.shape.hostname}")))
-        return packet.reply(text(_cookie(self._name, domain)) + optional_text(uri))
-
-    async def _load(self, incoming: Incoming, source: "Moves") -> None:
-        """Take what was copied. Raises MoveFailed if this host's driver refuses it at once; later it tells nobody."""
-        uuid = incoming.domain.uuid
-        types = migration.types_of(source._machine, uuid)
-        if migration.refused_early(self._machine, uuid, types):
-            incoming.said = (
-                "internal error: QEMU unexpectedly closed the monitor:"
-                " qemu-system-x86_64: error while loading state for instance 0x0 of device '0000:00:05.0/vfio'\n"
-                "qemu-system-x86_64: load of migration failed: Invalid argument"
-            )
-            await self._end_incoming(incoming)
-            raise MoveFailed
-        guest_state.carry(source._machine, self._machine, uuid, await self._domains.xml_of(incoming.domain))
-        incoming.is_lost = migration.refused_late(self._machine, uuid, types)
+        return packet.reply(text(_cookie(self._name, domain)) + optional_text(_with_port(uri)))
 
     async def finish(self, packet: Packet) -> Packet:
         """Let the domain run here, or end it where the source has failed."""
@@ -289,10 +317,10 @@ class Moves:
             said = f"Domain not found: no domain with matching name '{name}'"
             return packet.error(said, ErrorCode.NO_DOMAIN)
         del self.jobs.incoming[incoming.domain.uuid]
-        if incoming.said:
-            return packet.error(incoming.said)
         if is_cancelled:
             await self._end_incoming(incoming)
+            if incoming.is_broken:
+                return packet.error(_LOAD_FAILED, ErrorCode.OPERATION_FAILED)
             return packet.error("migration successfully aborted", ErrorCode.MIGRATE_FINISH_OK)
         domain = incoming.domain
         if domain.uuid not in self._machine.state().domains:
@@ -314,6 +342,12 @@ class Moves:
             await self._domains.change(Procedure.DOMAIN_DESTROY, incoming.domain, Event.STOPPED, _STOPPED_FAILED)
             await self._domains.note_ends(reason="failed")
             self._domains.reasons.pop(incoming.domain.uuid, None)
+
+
+def _broken(incoming: Incoming, said: str) -> MoveFailed:
+    """The failure of a source whose target cannot load what it has got."""
+    incoming.is_broken = True
+    return MoveFailed(f"operation failed: job 'migration out' failed: {said}")
 
 
 def _cookie(host: str, domain: DomainName, persistent_xml: str | None = None, volumes: Sequence[str] = ()) -> str:

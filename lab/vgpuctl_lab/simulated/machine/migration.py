@@ -79,15 +79,27 @@ def types_of(machine: MachineFolder, vm_uuid: str) -> list[NamedType]:
     return found
 
 
-def can_save_state(machine: MachineFolder, vm_uuid: str) -> bool:
-    """True if the driver hands out the state of a stopped VM's vGPUs; else the kernel says why not."""
-    if fault(machine, vm_uuid, UNSAVED):
-        machine.log(f"NVRM: vGPU migration: {_devices(machine, vm_uuid)[0]}: the state cannot be saved")
-        return False
+def vgpu_names(machine: MachineFolder, vm_uuid: str) -> list[str]:
+    """The vGPUs of a running VM, by UUID or function."""
+    state = machine.state()
+    return [_name(vgpu) for vgpu in vgpus_of(state, state.domains[vm_uuid])]
+
+
+def cannot_be_read(machine: MachineFolder, vm_uuid: str) -> bool:
+    """True if the driver does not hand out the state of a VM's vGPUs; the kernel says so."""
     limit = fault(machine, vm_uuid, UNREADABLE)
     if limit:
         machine.log(f"NVRM: vGPU migration: reading the state failed after {limit} bytes")
-    return not limit
+    return bool(limit)
+
+
+def cannot_be_saved(machine: MachineFolder, vm_uuid: str) -> str | None:
+    """What QEMU says when a vGPU's state cannot be saved; it resets the vGPU then. None if it can."""
+    if not fault(machine, vm_uuid, UNSAVED):
+        return None
+    name = vgpu_names(machine, vm_uuid)[0]
+    machine.log(f"NVRM: vGPU migration: {name}: the state cannot be saved")
+    return _reset(machine, vm_uuid, "STOP_COPY", "Input/output error")
 
 
 def refused_early(target: MachineFolder, vm_uuid: str, types: Sequence[NamedType]) -> bool:
@@ -108,7 +120,7 @@ def refused_late(target: MachineFolder, vm_uuid: str, types: Sequence[NamedType]
     if pair is not None:
         _log_types(target, pair)
     elif fault(target, vm_uuid, LOAD_REFUSED):
-        target.log(f"NVRM: vGPU migration: {_devices(target, vm_uuid)[0]}: the state was refused")
+        target.log(f"NVRM: vGPU migration: {vgpu_names(target, vm_uuid)[0]}: the state was refused")
     else:
         return False
     return True
@@ -116,13 +128,15 @@ def refused_late(target: MachineFolder, vm_uuid: str, types: Sequence[NamedType]
 
 def lose_state(machine: MachineFolder, vm_uuid: str) -> None:
     """Let QEMU reset the vGPU whose driver has refused its state; its log alone tells."""
-    log_of_qemu(
-        machine,
-        machine.state().domains[vm_uuid].name,
-        f"{_devices(machine, vm_uuid)[0]}: Failed setting device state to RUNNING_P2P."
-        " Recover state is ERROR. Resetting device: Invalid argument",
-        by_qemu=True,
-    )
+    _reset(machine, vm_uuid, "RUNNING_P2P", "Invalid argument")
+
+
+def _reset(machine: MachineFolder, vm_uuid: str, state: str, error: str) -> str:
+    """Let QEMU reset a vGPU that does not get into a state of its migration. Returns what QEMU says."""
+    name = vgpu_names(machine, vm_uuid)[0]
+    said = f"{name}: Failed setting device state to {state}. Recover state is ERROR. Resetting device: {error}"
+    log_of_qemu(machine, machine.state().domains[vm_uuid].name, said, by_qemu=True)
+    return said
 
 
 def _other_types(target: MachineFolder, vm_uuid: str, types: Sequence[NamedType]) -> _Pair | None:
@@ -133,11 +147,6 @@ def _other_types(target: MachineFolder, vm_uuid: str, types: Sequence[NamedType]
 
 def _log_types(machine: MachineFolder, pair: _Pair) -> None:
     machine.log(f"NVRM: vGPU migration: source type 0x{pair[0][1]:x}, destination 0x{pair[1][1]:x}")
-
-
-def _devices(machine: MachineFolder, vm_uuid: str) -> list[str]:
-    domain = machine.state().domains[vm_uuid]
-    return [*domain.mdevs, *domain.functions]
 
 
 def _name(vgpu: Vgpu) -> str:

@@ -24,7 +24,8 @@ class Rates:
 class Transfer:
     """The copying of one guest. state_bytes: of its devices, copied while it stands still.
 
-    processed, remaining: bytes of memory. elapsed_s: of the guest's time, which a lab may pass faster than a clock.
+    processed: bytes that were sent; state_processed: of them, of the state. remaining: bytes of memory.
+    elapsed_s: of the guest's time, which a lab may pass faster than a clock.
     """
 
     def __init__(self, memory_bytes: int, state_bytes: int) -> None:
@@ -32,6 +33,7 @@ class Transfer:
         self.state_bytes = state_bytes
         self.remaining = float(memory_bytes)
         self.processed = 0.0
+        self.state_processed = 0
         self.iteration = 1
         self.elapsed_s = 0.0
         self.downtime_ms = 0
@@ -70,7 +72,8 @@ class Transfer:
         """Copy the rest while the guest stands still."""
         self.downtime_ms = round(self._downtime_s(rates) * 1000)
         self.elapsed_s += self.downtime_ms / 1000
-        self.processed += self.remaining
+        self.state_processed = self.state_bytes
+        self.processed += self.remaining + self.state_bytes
         self.remaining = 0.0
 
     def _downtime_s(self, rates: Rates) -> float:

@@ -10,11 +10,11 @@ import uuid
 from xml.etree import ElementTree
 
 from vgpuctl_lab.simulated.libvirt_wire import INT, LLONG, REMOTE_PROGRAM, Packet, Procedure, parameters, text
+from vgpuctl_lab.simulated.machine.migration import dirty_mib
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 
 # VIR_DOMAIN_STATS_DIRTYRATE, VIR_DOMAIN_DIRTYRATE_MEASURED
 _DIRTY_RATE_STATS, _MEASURED = 1 << 9, 2
-_MIB_S = 1
 _VERSION = re.compile(r"(\d+)\.(\d+)")
 _FIRST = (4, 0)
 _MINORS = 3
@@ -38,10 +38,15 @@ def answer_about_moves(machine: MachineFolder, packet: Packet) -> Packet | None:
 
 def _dirty_rates(machine: MachineFolder) -> bytes:
     """The body of an answer to CONNECT_GET_ALL_DOMAIN_STATS for all that run: measured."""
-    rates = parameters((("dirtyrate.calc_status", INT, _MEASURED), ("dirtyrate.megabytes_per_second", LLONG, _MIB_S)))
-    running = machine.state().domains.items()
-    records = (text(one.name) + uuid.UUID(key).bytes + struct.pack(">i", 1) + rates for key, one in running)
-    return struct.pack(">I", len(running)) + b"".join(records)
+    running = machine.state().domains
+    records = b"".join(text(one.name) + uuid.UUID(key).bytes + _record(machine, key) for key, one in running.items())
+    return struct.pack(">I", len(running)) + records
+
+
+def _record(machine: MachineFolder, vm_uuid: str) -> bytes:
+    rate = dirty_mib(machine, vm_uuid)
+    rates = (("dirtyrate.calc_status", INT, _MEASURED), ("dirtyrate.megabytes_per_second", LLONG, rate))
+    return struct.pack(">i", 1) + parameters(rates)
 
 
 def capabilities(qemu: str) -> str:

@@ -14,7 +14,7 @@ _STATE_MIB, _STATE_MIB_S, _DIRTY_MIB_S, STALL = "move-state", "move-bandwidth", 
 # Faults of the host.
 SECONDS, PORT = "move-seconds", "move-port"
 _MIB = 1 << 20
-# As on an emulated host.
+# Of a vGPU's state, as on an emulated host, and of the memory that a guest writes in a second.
 _OTHERWISE_MIB = 1
 # A link of 10 Gbit/s.
 _LINK_MIB = 1250
@@ -64,8 +64,12 @@ def rates(source: MachineFolder, target: MachineFolder, vm_uuid: str, asked_mib:
     is_cut = any("network" in machine.state().host_faults for machine in (source, target))
     link = 0 if is_cut or fault(source, vm_uuid, STALL) else asked_mib or _LINK_MIB
     slowest = min(fault(machine, vm_uuid, _STATE_MIB_S) or link for machine in (source, target))
-    dirty = fault(source, vm_uuid, _DIRTY_MIB_S)
-    return Rates(link * _MIB, min(link, slowest) * _MIB, dirty * _MIB, max_downtime_ms)
+    return Rates(link * _MIB, min(link, slowest) * _MIB, dirty_mib(source, vm_uuid) * _MIB, max_downtime_ms)
+
+
+def dirty_mib(machine: MachineFolder, vm_uuid: str) -> int:
+    """How much of its memory a running VM writes in a second, in MiB."""
+    return fault(machine, vm_uuid, _DIRTY_MIB_S) or _OTHERWISE_MIB
 
 
 def types_of(machine: MachineFolder, vm_uuid: str) -> list[NamedType]:

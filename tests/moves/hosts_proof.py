@@ -333,6 +333,8 @@ def test_a_client_killed_while_the_state_is_sent(a: MoveHost, b: MoveHost, make:
 def test_a_client_killed_after_the_state_was_sent(a: MoveHost, b: MoveHost, make: Make, start: Start) -> None:
     """The VM runs nowhere: its source is paused as if the move went on, and goes on where somebody resumes it."""
     guest, there = start(make(a, Way.MDEV_PF)), make(b, Way.MDEV_PF)
+    # The client shall hear of the stop before the source has sent everything.
+    a.fault(Way.MDEV_PF, "move-sleep", 500)
     with moved_by_a_process(guest, there, "switchover") as client:
         os.waitpid(client.pid, os.WUNTRACED)
         wait_for(lambda: guest.qemu_status(a) == "postmigrate", "QEMU has sent everything")

@@ -12,6 +12,9 @@ SMOOTHED = 0.6
 
 EPSILON = 1e-9
 
+LEEWAY = 1e-5
+"""By how much conditions may be missed in the mixture, against circles of exchanges; prices are proof all the same."""
+
 
 class Master:
     """A mixture of known outcomes at the least cost that keeps the conditions `rows <= 0`.
@@ -26,7 +29,8 @@ class Master:
         # The basis begins with a slack for each condition, and the known outcome. -1 - row: the slack of a row.
         self._basis = [-1 - row for row in range(rows)] + [0]
         self._inverse = [[float(row == column) for column in range(self._size)] for row in range(self._size)]
-        self._values = [0.0] * rows + [1.0]
+        # Conditions that may be missed by a little, each by another amount, so that no exchange is without gain.
+        self._values = [LEEWAY * (1 + row / (rows + 1)) for row in range(rows)] + [1.0]
 
     def add(self, cost: float, rows: list[float]) -> None:
         """Add an outcome."""
@@ -60,7 +64,7 @@ class Master:
             change = [sum(map(float.__mul__, row, self._columns[entering])) for row in self._inverse]
         leaving, least = None, inf
         for row, by in enumerate(change):
-            if by > EPSILON and self._values[row] / by < least - EPSILON:
+            if by > EPSILON and self._values[row] / by < least:
                 leaving, least = row, self._values[row] / by
         if leaving is None:
             return False

@@ -20,15 +20,15 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 from tests.bench.mig_policy import NAMES, SHAPES
 from tests.bench.placement_benchmarks import load
-from vgpuctl.scheduler.defrag.board import Board, Part, Piece, Wanted
-from vgpuctl.scheduler.defrag.search import Limits, Search
+from vgpuctl.scheduler.defrag.board import HeldPart, MoveBoard, Piece, WantedRoom
+from vgpuctl.scheduler.defrag.search import Limits, RoomSearch
 from vgpuctl.scheduler.soft.mig_fits import InstanceProfile, MigFits
 
 FITS = MigFits({name: InstanceProfile(name, *shape) for name, shape in SHAPES.items()})
 
 
 class MigCards:
-    """The rules of the cards for `Board`: states are the taken slices as bits."""
+    """The rules of the cards for `MoveBoard`: states are the taken slices as bits."""
 
     def __init__(self, wanted: str | None) -> None:
         self._wanted = wanted
@@ -76,17 +76,17 @@ class Fleet:
         name, gpu, start = self.live.pop(number)
         self.masks[gpu] &= ~FITS.profiles[name].window(start)
 
-    def board(self, wanted: str | None) -> tuple[Board, list[int]]:
+    def board(self, wanted: str | None) -> tuple[MoveBoard, list[int]]:
         """The fleet for the search, and the numbers of its VMs."""
         everywhere, numbers = frozenset(range(len(self.masks))), sorted(self.live)
         pieces = [
-            Piece(str(one), "", (Part(gpu, name, (name, start)),), (), everywhere)
+            Piece(str(one), "", (HeldPart(gpu, name, (name, start)),), (), everywhere)
             for one in numbers
             for name, gpu, start in [self.live[one]]
         ]
         cards = MigCards(None) if wanted is None else CARDS[wanted]
         free: list[list[int]] = [[] for _ in self.masks]
-        return Board(cards, self.masks, range(len(self.masks)), free, pieces, Wanted(everywhere)), numbers
+        return MoveBoard(cards, self.masks, range(len(self.masks)), free, pieces, WantedRoom(everywhere)), numbers
 
     def _place(self, number: int, name: str) -> bool:
         found = ((FITS.best_start(name, mask), gpu) for gpu, mask in enumerate(self.masks))
@@ -100,7 +100,7 @@ class Fleet:
 
     def _clear(self, name: str) -> bool:
         board, numbers = self.board(name)
-        search = Search(board, Limits(moves=self.most))
+        search = RoomSearch(board, Limits(moves=self.most))
         search.clear_hosts(1)
         if not board.room():
             return False

@@ -91,7 +91,7 @@ NAMES = [
         "refuse_unknown",
         "scheduler/place.py",
         "usecases/placement/capacity.py:capacity",
-        "usecases/vm/defrag.py:defrag",
+        "usecases/placement/defrag.py:defrag",
         "usecases/placement/explain_vm.py:explain_vm",
         "usecases/found/known_profiles.py:refuse_unknown_gpus",
     ),

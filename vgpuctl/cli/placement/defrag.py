@@ -14,7 +14,7 @@ from vgpuctl.cli.shown.json_output import JsonFailure, JsonOutput, WithFields, f
 from vgpuctl.cli.shown.output import print_line, print_table, say
 
 if TYPE_CHECKING:
-    from vgpuctl.usecases.vm.defrag import Defrag
+    from vgpuctl.usecases.placement.defrag import Defrag
 
 
 class JsonMore(TypedDict):
@@ -77,14 +77,24 @@ def command(
     from vgpuctl.cli.forms.services import services
     from vgpuctl.scheduler.defrag.search import Limits
     from vgpuctl.specs.vm import read_hypothetical_vm
-    from vgpuctl.usecases.vm.defrag import defrag
+    from vgpuctl.usecases.placement.defrag import defrag
+    from vgpuctl.usecases.vm.move_place import asked_elsewhere, cold_way
 
     request = None if profile is None else read_hypothetical_vm({"gpus": (profile,)}, read_text_file)
     if request is not None and count is None:
         count = 1
     limits = Limits(*(inf if one is None else one for one in (max_moves, max_moves_of_tenant, max_downtime_s)))
     with services(**where) as opened:
-        found = defrag(opened, request, count, limits, tenant=tenant, refresh=refresh)
+        found = defrag(
+            opened,
+            request,
+            count,
+            limits,
+            ways=lambda vm: cold_way(opened, vm),
+            asked=lambda vm, own: asked_elsewhere(opened, vm, own, None, vm.request),
+            tenant=tenant,
+            refresh=refresh,
+        )
     if as_json:
         more: JsonMore = {"failures": failures_json(found.failures), "optimal": found.plan.is_optimal}
         _JSON.print(WithFields(found, more))

@@ -14,11 +14,14 @@ Kind = Hashable
 Block = Hashable
 """One share, as the state of its card knows it."""
 
+Place = tuple[tuple["HeldPart", ...], dict[int, State]]
+"""Where a VM could go, and the states of these cards with it."""
+
 MOST_SETS = 600
 """States of one card without some of its VMs that are told apart; those of fewer VMs come first."""
 
 
-class Rules(Protocol):
+class CardRules(Protocol):
     """What the cards take."""
 
     def fits(self, state: State, kind: Kind) -> Sequence[tuple[State, Block]]:
@@ -31,7 +34,7 @@ class Rules(Protocol):
         """How many wanted shares the card takes."""
 
 
-class Part(NamedTuple):
+class HeldPart(NamedTuple):
     """One share of a VM on a card. card: its number on the board."""
 
     card: int
@@ -41,21 +44,21 @@ class Part(NamedTuple):
 
 @dataclass(frozen=True)
 class Piece:
-    """A VM that may move. needs: of each resource of its host, in the order of `Board.free`.
+    """A VM that may move. needs: of each resource of its host, in the order of `MoveBoard.free`.
 
     hosts: numbers of those it may go to.
     """
 
     name: str
     tenant: str
-    parts: tuple[Part, ...]
+    parts: tuple[HeldPart, ...]
     needs: tuple[int, ...]
     hosts: frozenset[int]
     downtime_s: float = 0.0
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedRoom:
     """The room to make: for VMs of `each` shares on one host. hosts: numbers of those on which it counts."""
 
     hosts: frozenset[int]
@@ -67,8 +70,8 @@ class Step(NamedTuple):
     """One move. piece: its number. before, after: its shares."""
 
     piece: int
-    before: tuple[Part, ...]
-    after: tuple[Part, ...]
+    before: tuple[HeldPart, ...]
+    after: tuple[HeldPart, ...]
 
 
 class Without(NamedTuple):
@@ -88,7 +91,7 @@ class Clearing(NamedTuple):
     pieces: frozenset[int]
 
 
-class Board:
+class MoveBoard:
     """Cards and the VMs on them, which moves change.
 
     states, host_of: of each card. free: of each host, what VMs may still take of each of its resources.
@@ -96,12 +99,12 @@ class Board:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: CardRules,
         states: Iterable[State],
         host_of: Iterable[int],
         free: Iterable[Sequence[int]],
         pieces: Sequence[Piece],
-        wanted: Wanted,
+        wanted: WantedRoom,
     ) -> None:
         self.rules = rules
         self.states = list(states)
@@ -146,7 +149,7 @@ class Board:
         """True if the host has this much left beside its cards."""
         return all(need <= left for need, left in zip(needs, self.free[host], strict=True))
 
-    def move(self, piece: int, after: tuple[Part, ...], states: Mapping[int, State]) -> None:
+    def move(self, piece: int, after: tuple[HeldPart, ...], states: Mapping[int, State]) -> None:
         """Move a VM to another host. states: of its new cards, with it."""
         before = self.parts[piece]
         old = {part.card: self.states[part.card] for part in (*before, *after)}
@@ -176,12 +179,12 @@ class Board:
             self._take(step.piece, step.before, 1)
             self.parts[step.piece] = step.before
 
-    def _take(self, piece: int, parts: Sequence[Part], times: int) -> None:
+    def _take(self, piece: int, parts: Sequence[HeldPart], times: int) -> None:
         free = self.free[self.host_of[parts[0].card]]
         for index, need in enumerate(self.pieces[piece].needs):
             free[index] -= times * need
 
-    def places(self, piece: int, host: int, closed: frozenset[int]) -> list[tuple[tuple[Part, ...], dict[int, State]]]:
+    def places(self, piece: int, host: int, closed: frozenset[int]) -> list[Place]:
         """Where a VM could go on a host, with the states of the cards then: for one share each card, else the first.
 
         closed: cards that it may not use.
@@ -194,13 +197,13 @@ class Board:
         kinds = [part.kind for part in self.parts[piece]]
         if len(kinds) == 1:
             found = [(card, self.rules.fits(self.states[card], kinds[0])[:1]) for card in cards]
-            return [((Part(card, kinds[0], one[0][1]),), {card: one[0][0]}) for card, one in found if one]
+            return [((HeldPart(card, kinds[0], one[0][1]),), {card: one[0][0]}) for card, one in found if one]
         given = self._several(kinds, cards, {})
         return [] if given is None else [given]
 
     def _several(
         self, kinds: Sequence[Kind], cards: Sequence[int], states: dict[int, State]
-    ) -> tuple[tuple[Part, ...], dict[int, State]] | None:
+    ) -> tuple[tuple[HeldPart, ...], dict[int, State]] | None:
         """All shares of a VM on the first cards that take them together, a card of its own for each where that goes."""
         if not kinds:
             return (), states
@@ -208,7 +211,7 @@ class Board:
             for state, block in self.rules.fits(states.get(card, self.states[card]), kinds[0])[:1]:
                 rest = self._several(kinds[1:], cards, {**states, card: state})
                 if rest is not None:
-                    return (Part(card, kinds[0], block), *rest[0]), rest[1]
+                    return (HeldPart(card, kinds[0], block), *rest[0]), rest[1]
         return None
 
     def set_prices(self, prices: Sequence[float]) -> None:

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass
 from math import ceil, floor, isinf
 
-from vgpuctl.scheduler.defrag.board import Board, Kind, State
+from vgpuctl.scheduler.defrag.board import Kind, MoveBoard, State
 from vgpuctl.scheduler.defrag.master import raise_bound
 
 MOST_STATES = 6000
@@ -53,7 +53,7 @@ class Bound:
     is_complete: false where the cards have too many states, so that nothing is proven.
     """
 
-    def __init__(self, board: Board, most: int) -> None:
+    def __init__(self, board: MoveBoard, most: int) -> None:
         self._board = board
         self._top = most * board.wanted.each
         self._kinds: dict[Kind, int] = {}

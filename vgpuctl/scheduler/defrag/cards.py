@@ -22,7 +22,7 @@ MOST_SHARES = 64
 
 
 class FleetCards:
-    """Rules for `Board`: kinds are share requests, states are numbers. wanted: None counts cards that nobody uses."""
+    """The rules for a MoveBoard: kinds are share requests, states numbers. wanted: None counts cards nobody uses."""
 
     def __init__(self, wanted: ShareRequest | None) -> None:
         self._wanted = wanted

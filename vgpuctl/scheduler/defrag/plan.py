@@ -11,7 +11,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.capacity import PlacedVm, as_it_is, count_more, group_of, without_vms
-from vgpuctl.scheduler.defrag.board import Board, Part, Piece, Step, Wanted
+from vgpuctl.scheduler.defrag.board import HeldPart, MoveBoard, Piece, Step, WantedRoom
 from vgpuctl.scheduler.defrag.cards import FleetCards
 from vgpuctl.scheduler.defrag.search import NO_LIMITS, Limits
 from vgpuctl.scheduler.defrag.solve import Solution, solve
@@ -35,7 +35,7 @@ class WayKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Way:
+class MoveWay:
     """How a VM may move. downtime_s: how long it is down then. reason: why it stays, or does not move live."""
 
     kind: WayKind
@@ -48,7 +48,7 @@ class MovableVm:
     """A VM that is there, as it would be asked for on another host. closed: hosts that it may not go to."""
 
     vm: PlacedVm
-    way: Way
+    way: MoveWay
     closed: frozenset[str] = frozenset()
 
 
@@ -236,13 +236,13 @@ class _FleetBoard:
         own = request.hugepages_kib or 0
         return (request.vcpus, *(request.memory_mib if page == own else 0 for page in self._pages))
 
-    def board(self, closed: dict[int, set[int]] | None = None) -> Board:
+    def board(self, closed: dict[int, set[int]] | None = None) -> MoveBoard:
         """The fleet as it is. closed: hosts that VMs may not go to beside those of their own rules, by number."""
         pieces = []
         for number, one in enumerate(self._movable):
             request = as_it_is(one.vm)
             parts = tuple(
-                Part(self._numbers[lease.host, lease.share.gpu], kind, self._rules.block_of(lease.share))
+                HeldPart(self._numbers[lease.host, lease.share.gpu], kind, self._rules.block_of(lease.share))
                 for kind, lease in zip(share_requests_of(request), one.vm.leases, strict=True)
             )
             hosts = self._hosts_for(request, one) - (closed or {}).get(number, set())
@@ -250,10 +250,10 @@ class _FleetBoard:
             pieces.append(Piece(one.vm.name, request.tenant, parts, needs, frozenset(hosts), one.way.downtime_s))
         counted = frozenset(self._hosts[name] for name in self.goal.hosts if name in self._hosts) & self._open
         if self.goal.request is None:
-            wanted = Wanted(counted)
+            wanted = WantedRoom(counted)
         else:
-            wanted = Wanted(counted, len(self._asked), self._needs(self.goal.request))
-        return Board(self._rules, self._states, self._host_of, self._free, pieces, wanted)
+            wanted = WantedRoom(counted, len(self._asked), self._needs(self.goal.request))
+        return MoveBoard(self._rules, self._states, self._host_of, self._free, pieces, wanted)
 
     def _hosts_for(self, request: VmRequest, one: MovableVm) -> set[int]:
         """The hosts that its own rules leave a VM; `place` is asked again about each step."""

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from math import inf
 
-from vgpuctl.scheduler.defrag.board import Board, Clearing, Part, State, Step
+from vgpuctl.scheduler.defrag.board import Clearing, HeldPart, MoveBoard, State, Step
 
 MOST_CHOICES = 12
 """Cards that are looked at to make a place for a VM that has none."""
@@ -36,10 +36,10 @@ class Limits:
 NO_LIMITS = Limits()
 
 
-class Search:
+class RoomSearch:
     """A search on one board, which is left with the moves of the last plan."""
 
-    def __init__(self, board: Board, limits: Limits) -> None:
+    def __init__(self, board: MoveBoard, limits: Limits) -> None:
         self.board = board
         self.limits = limits
         self._nodes = 0
@@ -103,7 +103,7 @@ class Search:
             return False
         self._tries -= 1
         board = self.board
-        best: tuple[tuple[float, ...], tuple[Part, ...], dict[int, State]] | None = None
+        best: tuple[tuple[float, ...], tuple[HeldPart, ...], dict[int, State]] | None = None
         seen = set()
         for host in range(len(board.free)):
             for parts, states in board.places(piece, host, closed):
@@ -232,7 +232,7 @@ class Search:
             board.undo_to(count)
         return False
 
-    def _moves(self) -> Iterator[tuple[int, tuple[Part, ...], dict[int, State]]]:
+    def _moves(self) -> Iterator[tuple[int, tuple[HeldPart, ...], dict[int, State]]]:
         board = self.board
         for piece in range(len(board.pieces)):
             if self.may_move(piece):
@@ -241,7 +241,7 @@ class Search:
                         yield piece, parts, states
 
 
-def fewest_to_leave(board: Board, missing: int) -> float:
+def fewest_to_leave(board: MoveBoard, missing: int) -> float:
     """A lower bound of the moves for so many more wanted VMs: how few VMs must leave their cards; infinite for never.
 
     A knapsack over hosts: O(hosts x missing^2). What VMs need beside cards is left out.

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil
 
-from vgpuctl.scheduler.defrag.board import Board, Step
+from vgpuctl.scheduler.defrag.board import MoveBoard, Step
 from vgpuctl.scheduler.defrag.bound import Bound
-from vgpuctl.scheduler.defrag.search import SLACK, Limits, Search, fewest_to_leave
+from vgpuctl.scheduler.defrag.search import SLACK, Limits, RoomSearch, fewest_to_leave
 
 FIRST_WAYS = 6
 """Ways to begin that are tried, the cheapest first."""
@@ -39,7 +39,7 @@ class Solution:
         return self.room == self.most_room and len(self.steps) == self.fewest_moves
 
 
-def solve(board: Board, wanted: int | None, limits: Limits, nodes: int = NODES) -> Solution:
+def solve(board: MoveBoard, wanted: int | None, limits: Limits, nodes: int = NODES) -> Solution:
     """Make room for so many wanted VMs (None: for as many as possible) with few moves, then short downtimes.
 
     The board is left at its start.
@@ -48,7 +48,7 @@ def solve(board: Board, wanted: int | None, limits: Limits, nodes: int = NODES) 
     target = everyone if wanted is None else min(wanted, everyone)
     if target <= before:
         return Solution((), before, before, max(before, target), 0)
-    attempts = _Attempts(board, Search(board, limits), before)
+    attempts = _BestMoves(board, RoomSearch(board, limits), before)
     bound: Bound | None = None
     if wanted is not None:
         attempts.run(target)
@@ -77,10 +77,10 @@ def solve(board: Board, wanted: int | None, limits: Limits, nodes: int = NODES) 
     return Solution(tuple(attempts.best), before, attempts.room, target, attempts.fewest)
 
 
-class _Attempts:
+class _BestMoves:
     """The best moves of several searches. fewest: proven for their room."""
 
-    def __init__(self, board: Board, search: Search, room: int) -> None:
+    def __init__(self, board: MoveBoard, search: RoomSearch, room: int) -> None:
         self.board = board
         self.search = search
         self.best: list[Step] = []
@@ -118,11 +118,11 @@ class _Attempts:
         return target
 
 
-def _worth(board: Board, room: int, steps: Sequence[Step]) -> tuple[float, ...]:
+def _worth(board: MoveBoard, room: int, steps: Sequence[Step]) -> tuple[float, ...]:
     return (room, -len(steps), -sum(board.pieces[one.piece].downtime_s for one in steps))
 
 
-def _room_of_all(board: Board) -> int:
+def _room_of_all(board: MoveBoard) -> int:
     """How many wanted VMs would fit if every VM that may move were gone."""
     host_room = 0
     for host in board.wanted.hosts:

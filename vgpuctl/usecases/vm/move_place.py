@@ -14,8 +14,9 @@ from vgpuctl.model.lease import Lease, Share, without_leaving
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.reservation import Reservation
-from vgpuctl.model.vm import Vm, VmRequest
+from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.host_pools import closed_hosts
+from vgpuctl.scheduler.defrag.plan import MoveWay, WayKind
 from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.occupancy import gpu_at
@@ -28,6 +29,9 @@ from vgpuctl.usecases.placement.usable_hosts import lines_of_closed, not_granted
 from vgpuctl.usecases.running.services import Services
 
 Found = TypeVar("Found")
+
+COLD_DOWNTIME_S = 120.0
+"""Assumed downtime of a cold move: the guest shuts down and boots. Copying its disks is not counted."""
 
 
 def refuse_staying(services: Services, vm: Vm) -> None:
@@ -52,6 +56,15 @@ def refuse_staying(services: Services, vm: Vm) -> None:
                 hint="it runs on that host alone: delete it and create it in a network on the other host, or in one "
                 "with --backend ovn, which reaches every host",
             )
+
+
+def cold_way(services: Services, vm: Vm) -> MoveWay:
+    """Cold for a VM that may leave its host, with the downtime of one that runs; else pinned, with the reason."""
+    try:
+        refuse_staying(services, vm)
+    except StateError as error:
+        return MoveWay(WayKind.PINNED, reason=error.message.removeprefix(f"{vm.printed_name}: "))
+    return MoveWay(WayKind.COLD, COLD_DOWNTIME_S if vm.state is VmState.RUNNING else 0.0)
 
 
 class MoveSearch:

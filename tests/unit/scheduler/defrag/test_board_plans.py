@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vgpuctl.scheduler.defrag.board import Board, Part, Piece, Wanted
+from vgpuctl.scheduler.defrag.board import HeldPart, MoveBoard, Piece, WantedRoom
 from vgpuctl.scheduler.defrag.bound import Bound
-from vgpuctl.scheduler.defrag.search import NO_LIMITS, Limits, Search, fewest_to_leave
+from vgpuctl.scheduler.defrag.search import NO_LIMITS, Limits, RoomSearch, fewest_to_leave
 from vgpuctl.scheduler.defrag.solve import Solution, solve
 
 SHAPES = {"1g": (1, (0, 1, 2, 3)), "2g": (2, (0, 2)), "4g": (4, (0,))}
@@ -55,7 +55,7 @@ def board_of(
     bound: Sequence[str] = (),
     needs: Sequence[int] = (),
     free: int = 0,
-) -> Board:
+) -> MoveBoard:
     """A board of cards such as `a1..` or `.bb.`: a letter for each VM, `#` for what never moves.
 
     bound: VMs that may go nowhere. needs, free: memory of each VM in order of its letter, and of each host.
@@ -70,22 +70,22 @@ def board_of(
         kind = next(one for one, shape in SHAPES.items() if shape[0] == size)
         where = frozenset[int]() if name in bound else frozenset(hosts)
         own = (needs[index],) if needs else ()
-        pieces.append(Piece(name, name.lower(), (Part(card, kind, (kind, start)),), own, where, 10.0 + index))
+        pieces.append(Piece(name, name.lower(), (HeldPart(card, kind, (kind, start)),), own, where, 10.0 + index))
     host_of = [number // per_host for number in range(len(cards))]
     memory = [[free] if needs else [] for _ in hosts]
-    return Board(Slices(wanted), masks, host_of, memory, pieces, Wanted(frozenset(hosts), each))
+    return MoveBoard(Slices(wanted), masks, host_of, memory, pieces, WantedRoom(frozenset(hosts), each))
 
 
-def moves(found: Solution, board: Board) -> list[tuple[str, int]]:
+def moves(found: Solution, board: MoveBoard) -> list[tuple[str, int]]:
     """Each VM that moves, and its new card."""
     return [(board.pieces[one.piece].name, one.after[0].card) for one in found.steps]
 
 
-def fewest_by_force(board: Board, wanted: int, limits: Limits = NO_LIMITS, most: int = 3) -> float:
+def fewest_by_force(board: MoveBoard, wanted: int, limits: Limits = NO_LIMITS, most: int = 3) -> float:
     """The fewest moves that make room for so many, by trying every sequence of them."""
     if board.room() >= wanted:
         return 0
-    search, seen = Search(board, limits), set[Any]()
+    search, seen = RoomSearch(board, limits), set[Any]()
     edge: list[tuple[Any, ...]] = [()]
     for count in range(1, most + 1):
         later: list[tuple[Any, ...]] = []
@@ -163,13 +163,13 @@ def test_a_vm_without_a_place_gets_one_by_moving_another_first() -> None:
 
 def test_two_vms_change_places_by_way_of_a_free_one_or_not_at_all() -> None:
     # `a` may leave only when `b` has left, and the other way round: host 0 and 1 have memory for one of them.
-    def boards(spare: str) -> Board:
+    def boards(spare: str) -> MoveBoard:
         pieces = [
-            Piece("a", "t", (Part(0, "2g", ("2g", 0)),), (), frozenset({0, 1, 2})),
-            Piece("b", "t", (Part(1, "1g", ("1g", 0)),), (), frozenset({0, 1, 2})),
+            Piece("a", "t", (HeldPart(0, "2g", ("2g", 0)),), (), frozenset({0, 1, 2})),
+            Piece("b", "t", (HeldPart(1, "1g", ("1g", 0)),), (), frozenset({0, 1, 2})),
         ]
         masks = [0b1111, 0b1101, sum(1 << at for at, one in enumerate(spare) if one != ".")]
-        return Board(Slices("2g"), masks, range(3), [[]] * 3, pieces, Wanted(frozenset({0})))
+        return MoveBoard(Slices("2g"), masks, range(3), [[]] * 3, pieces, WantedRoom(frozenset({0})))
 
     board = boards("#.##")
     found = solve(board, 1, NO_LIMITS)
@@ -216,8 +216,8 @@ def test_of_plans_with_as_many_moves_the_shorter_downtime_is_taken() -> None:
 
 def test_room_is_made_where_memory_is_short_and_not_cards() -> None:
     board = board_of("1g", "a...", "####", "#...", needs=(8,), free=0)
-    board = Board(
-        Slices("1g"), board.states, board.host_of, [[0], [0], [9]], board.pieces, Wanted(frozenset({0}), 1, (4,))
+    board = MoveBoard(
+        Slices("1g"), board.states, board.host_of, [[0], [0], [9]], board.pieces, WantedRoom(frozenset({0}), 1, (4,))
     )
     found = solve(board, 1, NO_LIMITS)
     assert (found.before, found.room, moves(found, board)) == (0, 2, [("a", 2)])

@@ -4,14 +4,14 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from vgpuctl.errors import NoCapacity, StateError, UsageError, VgpuctlError
+from vgpuctl.errors import NoCapacity, UsageError, VgpuctlError
 from vgpuctl.model.lease import Lease, without_leaving
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.host_pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.capacity import PlacedVm
-from vgpuctl.scheduler.defrag.plan import DefragPlan, Goal, MovableVm, Way, WayKind, plan_defrag
+from vgpuctl.scheduler.defrag.plan import DefragPlan, Goal, MovableVm, MoveWay, WayKind, plan_defrag
 from vgpuctl.scheduler.defrag.search import Limits
 from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.place import refuse_unknown
@@ -21,13 +21,12 @@ from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.placement.reservations import promises_to_others
 from vgpuctl.usecases.placement.usable_hosts import silent_hosts
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.vm.move_place import asked_elsewhere, refuse_staying
 
-COLD_DOWNTIME_S = 120.0
-"""Assumed downtime of a cold move: the guest shuts down and boots. Copying its disks is not counted."""
-
-Ways = Callable[[Vm], Way]
+Ways = Callable[[Vm], MoveWay]
 """How a VM may move."""
+
+Asked = Callable[[Vm, Sequence[Lease]], VmRequest]
+"""The request for a VM on another host. The leases are its own."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +53,14 @@ def defrag(
     count: int | None,
     limits: Limits,
     *,
+    ways: Ways,
+    asked: Asked,
     tenant: str | None = None,
-    ways: Ways | None = None,
     refresh: bool = False,
 ) -> Defrag:
     """Plan moves until `count` VMs of a request fit, or as many GPUs as can be are unused where it is None.
 
-    tenant: whose VMs may move, None for all. ways: cold for every VM that `move-vm` moves, unless it is given.
+    ways, asked: of VMs that are left where they are for no other reason. tenant: whose VMs may move, None for all.
     Raises NotFound for the tenant, InventoryError without any host, NoCapacity where no host answers, and UsageError
     for an unknown type and a request for GPUs of several kinds.
     """
@@ -84,14 +84,13 @@ def defrag(
         vms = [vm for vm in session.vms() if vm.host in {one.name for one in usable}]
         reserved = {one.vm_uuid: one.name for one in session.reservations() if not one.is_over(at)}
         nodes = {vm.uuid for vm in vms if session.node_of_vm(vm.uuid) is not None}
-    choose = ways or (lambda vm: cold_way(services, vm))
     movable, staying = [], []
     for vm in vms:
         own = without_leaving(one for one in leases if one.vm_uuid == vm.uuid)
         if not own:
             continue
         why = _why_staying(vm, own, promises, tenant, reserved.get(vm.uuid), is_node=vm.uuid in nodes)
-        way = choose(vm) if why is None else Way(WayKind.PINNED, reason=why)
+        way = ways(vm) if why is None else MoveWay(WayKind.PINNED, reason=why)
         if way.kind is WayKind.PINNED:
             staying.append(StayingVm(vm.printed_name, vm.host, way.reason))
             continue
@@ -99,7 +98,7 @@ def defrag(
         placed = PlacedVm(
             vm_uuid=vm.uuid,
             name=vm.printed_name,
-            request=asked_elsewhere(services, vm, own, None, vm.request),
+            request=asked(vm, own),
             host=vm.host,
             footprint=footprint_of_vm(vm, own) if is_running else NO_FOOTPRINT,
             leases=tuple(sorted(own, key=lambda one: one.index)),
@@ -109,15 +108,6 @@ def defrag(
     goal = Goal(request, count, frozenset(one.name for one in usable))
     plan = plan_defrag(goal, usable, promised_leases(leases, promises, at, None), movable, limits)
     return Defrag(plan, tuple(staying), seen.failures)
-
-
-def cold_way(services: Services, vm: Vm) -> Way:
-    """Cold for a VM that `move-vm` moves, with the downtime of one that runs; else why it stays."""
-    try:
-        refuse_staying(services, vm)
-    except StateError as error:
-        return Way(WayKind.PINNED, reason=error.message.removeprefix(f"{vm.printed_name}: "))
-    return Way(WayKind.COLD, COLD_DOWNTIME_S if vm.state is VmState.RUNNING else 0.0)
 
 
 def _why_staying(

@@ -21,9 +21,14 @@ def operator(fleet_operator: Operator) -> Iterator[Operator]:
     fleet_operator.does("list-gpus", "--refresh")
     fleet_operator.does("create-tenant", "explained")
     yield fleet_operator
-    for vm in fleet_operator.json("list-vms", "--tenant", "explained"):
+    delete_all(fleet_operator)
+
+
+def delete_all(operator: Operator) -> None:
+    """Delete every VM of the tenant."""
+    for vm in operator.json("list-vms", "--tenant", "explained"):
         name = vm["vm"]["request"]["name"]
-        fleet_operator.does("delete-vm", name, "--tenant", "explained", "--yes", "--timeout", "0")
+        operator.does("delete-vm", name, "--tenant", "explained", "--yes", "--timeout", "0")
 
 
 def test_a_vm_goes_where_it_was_explained_to_go_and_counts(operator: Operator) -> None:
@@ -274,6 +279,7 @@ def test_a_host_that_is_known_not_to_answer_takes_nothing(
 
 
 def test_a_plan_of_moves_makes_the_room_that_it_says_step_by_step(operator: Operator) -> None:
+    delete_all(operator)
     for number in (1, 2, 3):
         operator.does("create-vm", f"apart-{number}", *VM, "--policy", "spread")
     before = {one["vm"]["request"]["name"]: one["vm"]["host"] for one in operator.json("list-vms")}

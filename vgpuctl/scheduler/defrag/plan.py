@@ -14,7 +14,7 @@ from vgpuctl.scheduler.capacity import PlacedVm, as_it_is, count_more, group_of,
 from vgpuctl.scheduler.defrag.board import HeldPart, MoveBoard, Piece, Step, WantedRoom
 from vgpuctl.scheduler.defrag.cards import FleetCards
 from vgpuctl.scheduler.defrag.search import NO_LIMITS, Limits
-from vgpuctl.scheduler.defrag.solve import Solution, solve
+from vgpuctl.scheduler.defrag.solve import NODES, Solution, solve
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gpu_by_facts import read_gpu
 from vgpuctl.scheduler.guest_place import footprint_of
@@ -113,7 +113,7 @@ def plan_defrag(
     board = fleet.board()
     closed: dict[int, set[int]] = defaultdict(set)
     for _ in range(MOST_REPAIRS):
-        found = solve(board, fleet.wanted, limits)
+        found = solve(board, fleet.wanted, limits, NODES if fleet.is_exact and not closed else 0)
         made, steps, refused = fleet.carry_out(found)
         if refused is None:
             break
@@ -228,6 +228,11 @@ class _FleetBoard:
             for card, (host, address) in enumerate(zip(self._host_of, self._addresses, strict=True))
         }
         self._fleet = fleet
+
+    @property
+    def is_exact(self) -> bool:
+        """True if the board shows all places of every VM, so that trying all orders of moves proves something."""
+        return all(one.vm.request.constraints.group is None and len(one.vm.leases) == 1 for one in self._movable)
 
     def _goal_pages(self) -> set[int]:
         return set() if self.goal.request is None else {self.goal.request.hugepages_kib or 0}

@@ -42,7 +42,7 @@ class Solution:
 def solve(board: MoveBoard, wanted: int | None, limits: Limits, nodes: int = NODES) -> Solution:
     """Make room for so many wanted VMs (None: for as many as possible) with few moves, then short downtimes.
 
-    The board is left at its start.
+    The board is left at its start. nodes: for trying all orders on a small board; 0 where that proves nothing.
     """
     before, everyone = board.room(), _room_of_all(board)
     target = everyone if wanted is None else min(wanted, everyone)
@@ -72,7 +72,7 @@ def solve(board: MoveBoard, wanted: int | None, limits: Limits, nodes: int = NOD
             if attempts.room > known and bound is not None and bound.is_complete:
                 attempts.fewest = bound.fewest_moves(attempts.room, len(attempts.best))
     board.set_prices([1.0] * len(board.pieces))
-    if len(board.pieces) <= SMALL and not attempts.is_done(target):
+    if nodes and len(board.pieces) <= SMALL and not attempts.is_done(target):
         target = attempts.try_all(target, nodes)
     return Solution(tuple(attempts.best), before, attempts.room, target, attempts.fewest)
 

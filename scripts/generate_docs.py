@@ -50,6 +50,7 @@ from vgpuctl.specs.field import Table
 from vgpuctl.specs.fields_page import describe_fields
 from vgpuctl.specs.health import HEALTH
 from vgpuctl.specs.layout import GPU, LAYOUT, MATCH
+from vgpuctl.specs.moves import MOVES
 from vgpuctl.specs.placing import GPU_PLACING, PLACING
 from vgpuctl.specs.schema import SCHEMAS
 from vgpuctl.specs.telemetry import TELEMETRY
@@ -59,6 +60,7 @@ from vgpuctl.web.page_types import PAGES
 _TABLES: dict[str, tuple[Table[Any], ...]] = {
     "health": (HEALTH,),
     "maintenance": (FENCING,),
+    "moves": (MOVES,),
     "vm-file": (VM,),
     "layout": (LAYOUT, GPU, MATCH),
     "monitoring": (TELEMETRY,),

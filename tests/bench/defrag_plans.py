@@ -22,7 +22,7 @@ from tests.unit.fleet_factory import a40_host, lease, vm
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.scheduler.capacity import PlacedVm, count_more
-from vgpuctl.scheduler.defrag.plan import Goal, MovableVm, MoveWay, WayKind, plan_defrag
+from vgpuctl.scheduler.defrag.plan import Goal, MovableVm, VmWay, WayKind, plan_defrag
 from vgpuctl.scheduler.defrag.search import NO_LIMITS
 from vgpuctl.scheduler.defrag.solve import solve
 from vgpuctl.scheduler.fleet import Fleet
@@ -102,7 +102,7 @@ def rows(seed: int, most: int) -> Iterator[Row]:
         for left in LEFT:
             capacities, leases, vms = a40_fleet(hosts, cards, most, left, seed)
             names = frozenset(one.name for one in capacities)
-            movable = [MovableVm(one, MoveWay(WayKind.COLD, 30.0)) for one in vms]
+            movable = [MovableVm(one, VmWay(WayKind.COLD, 30.0)) for one in vms]
             for text, more in GOALS if cards > 1 else (*GOALS[:3], GOALS[-1]):
                 request = None if text is None else vm(text, name="new")
                 now = 0 if request is None else count_more(request, capacities, leases).total()

@@ -35,7 +35,7 @@ class WayKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class MoveWay:
+class VmWay:
     """How a VM may move. downtime_s: how long it is down then. reason: why it stays, or does not move live."""
 
     kind: WayKind
@@ -48,7 +48,7 @@ class MovableVm:
     """A VM that is there, as it would be asked for on another host. closed: hosts that it may not go to."""
 
     vm: PlacedVm
-    way: MoveWay
+    way: VmWay
     closed: frozenset[str] = frozenset()
 
 

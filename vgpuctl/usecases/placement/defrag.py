@@ -11,7 +11,7 @@ from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.host_pools import closed_hosts
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.capacity import PlacedVm
-from vgpuctl.scheduler.defrag.plan import DefragPlan, Goal, MovableVm, MoveWay, WayKind, plan_defrag
+from vgpuctl.scheduler.defrag.plan import DefragPlan, Goal, MovableVm, VmWay, WayKind, plan_defrag
 from vgpuctl.scheduler.defrag.search import Limits
 from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.place import refuse_unknown
@@ -22,7 +22,7 @@ from vgpuctl.usecases.placement.reservations import promises_to_others
 from vgpuctl.usecases.placement.usable_hosts import silent_hosts
 from vgpuctl.usecases.running.services import Services
 
-Ways = Callable[[Vm], MoveWay]
+Ways = Callable[[Vm], VmWay]
 """How a VM may move."""
 
 Asked = Callable[[Vm, Sequence[Lease]], VmRequest]
@@ -90,7 +90,7 @@ def defrag(
         if not own:
             continue
         why = _why_staying(vm, own, promises, tenant, reserved.get(vm.uuid), is_node=vm.uuid in nodes)
-        way = ways(vm) if why is None else MoveWay(WayKind.PINNED, reason=why)
+        way = ways(vm) if why is None else VmWay(WayKind.PINNED, reason=why)
         if way.kind is WayKind.PINNED:
             staying.append(StayingVm(vm.printed_name, vm.host, way.reason))
             continue

@@ -16,7 +16,7 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.quota.host_pools import closed_hosts
-from vgpuctl.scheduler.defrag.plan import MoveWay, WayKind
+from vgpuctl.scheduler.defrag.plan import VmWay, WayKind
 from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.occupancy import gpu_at
@@ -58,13 +58,13 @@ def refuse_staying(services: Services, vm: Vm) -> None:
             )
 
 
-def cold_way(services: Services, vm: Vm) -> MoveWay:
+def cold_way(services: Services, vm: Vm) -> VmWay:
     """Cold for a VM that may leave its host, with the downtime of one that runs; else pinned, with the reason."""
     try:
         refuse_staying(services, vm)
     except StateError as error:
-        return MoveWay(WayKind.PINNED, reason=error.message.removeprefix(f"{vm.printed_name}: "))
-    return MoveWay(WayKind.COLD, COLD_DOWNTIME_S if vm.state is VmState.RUNNING else 0.0)
+        return VmWay(WayKind.PINNED, reason=error.message.removeprefix(f"{vm.printed_name}: "))
+    return VmWay(WayKind.COLD, COLD_DOWNTIME_S if vm.state is VmState.RUNNING else 0.0)
 
 
 class MoveSearch:

@@ -11,13 +11,13 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.capacity import PlacedVm, without_vms
-from vgpuctl.scheduler.defrag.plan import DefragPlan, Goal, MovableVm, MoveWay, WayKind, plan_defrag
+from vgpuctl.scheduler.defrag.plan import DefragPlan, Goal, MovableVm, VmWay, WayKind, plan_defrag
 from vgpuctl.scheduler.defrag.search import NO_LIMITS, Limits
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.guest_place import footprint_of
 from vgpuctl.scheduler.host_memory import with_promised
 
-COLD = MoveWay(WayKind.COLD, 60.0)
+COLD = VmWay(WayKind.COLD, 60.0)
 NAMES = frozenset({"a", "b", "c"})
 
 
@@ -51,7 +51,7 @@ def planned(
     wanted: str | None,
     count: int | None,
     limits: Limits = NO_LIMITS,
-    way: MoveWay = COLD,
+    way: VmWay = COLD,
 ) -> DefragPlan:
     """The plan, whose steps are all places that the scheduler gives."""
     capacities, leases, vms = fleet
@@ -79,7 +79,7 @@ def test_a_card_is_emptied_and_the_step_says_where_the_vm_goes() -> None:
 def test_a_vm_that_is_pinned_or_may_not_go_there_stays() -> None:
     fleet = settled(("a", vm("A40-8Q", name="one")), ("b", vm("A40-8Q", name="two")), ("c", vm("A40-48Q", name="all")))
     assert planned(fleet, "A40-48Q", 1).after == 1
-    assert planned(fleet, "A40-48Q", 1, way=MoveWay(WayKind.PINNED)).steps == ()
+    assert planned(fleet, "A40-48Q", 1, way=VmWay(WayKind.PINNED)).steps == ()
     capacities, leases, vms = fleet
     kept = [MovableVm(one, COLD, frozenset({"a", "b"})) for one in vms]
     assert plan_defrag(Goal(vm("A40-48Q"), 1, NAMES), capacities, leases, kept).after == 0

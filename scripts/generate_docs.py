@@ -122,7 +122,7 @@ def pages() -> dict[Path, str]:
     promises = ROOT / "docs" / "promises.md"
     made[promises] = between(promises.read_text(encoding="utf-8"), "rows", "rows", _promise_rows())
     moves = ROOT / "docs" / "moves.md"
-    made[moves] = between(moves.read_text(encoding="utf-8"), "limits of moves", "limits", _move_rows())
+    made[moves] = between(made[moves], "limits of moves", "limits", _move_rows())
     hardware = ROOT / "docs" / "hardware.md"
     made[hardware] = between(hardware.read_text(encoding="utf-8"), "boards", "boards", _board_rows())
     made.update({ROOT / "docs" / "schemas" / f"{name}.json": _json_text(make()) for name, make in SCHEMAS.items()})

@@ -9,7 +9,7 @@ from vgpuctl.errors import NotFound, StateError
 from vgpuctl.model.labels import Labels
 from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.numa import GuestNuma
-from vgpuctl.model.vm import PreemptionNotice, Vm, VmRequest, VmState, comes_back
+from vgpuctl.model.vm import PreemptionNotice, Vm, VmRequest, VmState, comes_back, moves_live_to
 from vgpuctl.store import codec
 from vgpuctl.store.database import Row, given
 from vgpuctl.store.licences import LicenceRows
@@ -64,6 +64,10 @@ class VmRows(QueueRows, LicenceRows):
     def vms_with_notice(self) -> list[Vm]:
         """VMs that are to be preempted, by tenant and name."""
         return _in_order(self._read("SELECT * FROM vms WHERE preempted_at IS NOT NULL"))
+
+    def vms_moving_live(self) -> list[Vm]:
+        """VMs that run and are on their way to another host, by tenant and name."""
+        return _in_order(self._read("SELECT * FROM vms WHERE problem LIKE :moving", moving=moves_live_to("%")))
 
     def vms_over_at(self, at: float) -> list[Vm]:
         """VMs whose declared time is over at `at` (seconds since the epoch, UTC), by tenant and name."""

@@ -8,6 +8,9 @@ from vgpuctl.errors import DomainRejected
 from vgpuctl.guests.libvirt_errors import libvirt_module, translated
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 
+_LONGEST_MS = 2_000_000
+"""The most that QEMU takes."""
+
 
 class SavedState:
     """The saved state of one domain, or that it has none."""
@@ -27,7 +30,10 @@ class SavedState:
         Raises DomainRejected; the guest goes on then.
         """
         with translated(f"suspend {self._where}", DomainRejected):
-            self._hypervisor.connection.lookupByUUIDString(self._uuid).managedSave(0)
+            domain = self._hypervisor.connection.lookupByUUIDString(self._uuid)
+            # QEMU ends a save, as any migration, only when the rest fits into this; a vGPU's state never gets less.
+            domain.migrateSetMaxDowntime(_LONGEST_MS)
+            domain.managedSave(0)
 
     def xml(self) -> str | None:
         """Read the XML with which the domain is restored; None for one without a saved state, and an unknown one."""

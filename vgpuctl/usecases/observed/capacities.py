@@ -51,6 +51,10 @@ def read_promises(session: "Session", *, host: str | None = None, without: Colle
         keeping[lease.vm_uuid].append(lease)
     footprints: defaultdict[str, list[Footprint]] = defaultdict(list)
     groups: defaultdict[str, frozenset[tuple[str, str]]] = defaultdict(frozenset)
+    for vm in session.vms_moving_live():
+        if vm.live_target is not None and vm.uuid not in without:
+            # It runs on both hosts until it has moved: its memory is taken on both.
+            footprints[vm.live_target].append(footprint_of_vm(replace(vm, numa=None), ()))
     for vm in session.vms(host=host):
         counts = vm.state is not VmState.STOPPED or vm.is_on_its_way or vm.uuid in keeping
         if vm.uuid not in without and counts:

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of a distribution, as the agent reads them: its own names, UEFI builds, mounts of huge pages."""
 
+import gzip
 import json
 from pathlib import Path
 
 import pytest
 
+from tests.agent import machine
+from tests.agent.captures import captured, replayed
 from tests.agent.test_facts import read
+from vgpuctl.agent.dispatch import read_facts
+from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.facts import GuestFirmware
 
 
@@ -50,6 +55,45 @@ def test_uefi_builds_are_those_that_libvirt_can_choose(tmp_path: Path) -> None:
 )
 def test_the_distribution_is_os_releases_own_names(release: str, ids: tuple[str, ...], tmp_path: Path) -> None:
     assert read(tmp_path, {"/etc/os-release": release}).distribution == ids
+
+
+OPTIONS = "CONFIG_SECRET=y\nCONFIG_VFIO=m\n# CONFIG_KVM_XEN is not set\n"
+RELEASE = "6.1.0-28-amd64"
+
+
+@pytest.mark.parametrize(
+    ("files", "known"),
+    [
+        ({f"boot/config-{RELEASE}": f"{OPTIONS}CONFIG_IOMMUFD_DRIVER=y\n"}, True),
+        ({f"boot/config-{RELEASE}": f"{OPTIONS}# CONFIG_IOMMUFD_DRIVER is not set\n"}, False),
+        ({f"boot/config-{RELEASE}": OPTIONS}, False),
+        ({f"lib/modules/{RELEASE}/config": f"{OPTIONS}CONFIG_IOMMUFD_DRIVER=y\n"}, True),
+        ({f"boot/config-{RELEASE}": "", f"lib/modules/{RELEASE}/config": OPTIONS}, False),
+        ({"boot/config-6.12": OPTIONS}, None),
+        ({"proc/config.gz": f"{OPTIONS}CONFIG_IOMMUFD_DRIVER=y\n"}, True),
+        ({"proc/config.gz": OPTIONS}, False),
+        ({}, None),
+    ],
+)
+def test_the_kernels_configuration_tells_whether_it_logs_dma(
+    files: dict[str, str], known: bool | None, tmp_path: Path
+) -> None:
+    root = machine.build(tmp_path / "root", machine.BASE, {"/etc/machine-id": ""})
+    for path, text in files.items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(gzip.compress(text.encode()) if path.endswith(".gz") else text.encode())
+    facts = read_facts(Host(str(root)))
+    assert (facts.iommufd_driver, facts.why_unread("iommufd_driver")) == (known, None)
+    capture, _ = captured(Host(str(root)))
+    assert "SECRET" not in json.dumps(capture.machine)
+    assert read_facts(replayed(capture, tmp_path / "replay")).iommufd_driver is known
+
+
+def test_a_damaged_configuration_says_nothing(tmp_path: Path) -> None:
+    root = machine.build(tmp_path / "root", machine.BASE)
+    packed = gzip.compress(OPTIONS.encode())
+    (root / "proc/config.gz").write_bytes(packed[:12] + b"\xff" * 20)
+    assert read_facts(Host(str(root))).iommufd_driver is None
 
 
 @pytest.mark.parametrize("text", [None, "", "uninitialized\n"])

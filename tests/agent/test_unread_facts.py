@@ -18,7 +18,7 @@ FILES = [
     ("/sys/fs/selinux/enforce", {"selinux"}),
     ("/proc/cmdline", {"kernel_command_line"}),
     ("/proc/sys/kernel/hostname", {"hostname"}),
-    ("/proc/sys/kernel/osrelease", {"kernel"}),
+    ("/proc/sys/kernel/osrelease", {"kernel", "iommufd_driver"}),
     ("/proc/meminfo", {"memory_mib", "memory_available_mib"}),
     ("/proc/net/fib_trie", {"addresses"}),
     ("/sys/devices/system/cpu/online", {"cpus"}),

@@ -3,6 +3,7 @@
 
 import errno as errnos
 import os
+import zlib
 from typing import List, Optional, Sequence, Set, Tuple
 
 from vgpuctl.agent import time_limits
@@ -13,6 +14,8 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 # Longer than sriov_numvfs of a whole card or a reset takes, shorter than the operator's machine waits for the steps.
 WRITE_TIMEOUT_S = 120.0
+LARGEST_TEXT_BYTES = 1 << 20
+_GZIP = b"\x1f\x8b"
 
 
 class KernelFiles(MachineRoot):
@@ -164,3 +167,13 @@ class KernelFiles(MachineRoot):
             os.write(descriptor, text.encode())
         finally:
             os.close(descriptor)
+
+
+def unpacked(data: bytes) -> str:
+    """Return the start of a text that may be packed by gzip, as /proc/config.gz is; a damaged one is empty."""
+    if data.startswith(_GZIP):
+        try:
+            data = zlib.decompressobj(zlib.MAX_WBITS | 16).decompress(data, LARGEST_TEXT_BYTES)
+        except zlib.error:
+            data = b""
+    return data.decode(errors="replace")

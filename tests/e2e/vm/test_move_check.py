@@ -100,6 +100,21 @@ def test_an_older_vgpu_manager_takes_the_vm_cold(operator: Operator, fleet: lab.
     assert _verdicts(found) == {second: ("live", []), first: ("cold", ["nvml-host-driver", "vgpu-version"])}
 
 
+def test_a_kernel_that_cannot_log_dma_keeps_its_vms_from_moving_live(
+    operator: Operator, fleet: lab.LabFolder, web: str
+) -> None:
+    source = machine(fleet, web)
+    path = f"/boot/config-{source.shape.kernel}"
+    for text, code in (("CONFIG_VFIO=m", "dma-log"), (None, "not-looked-at")):
+        with source.change() as state:
+            state.files[path] = text
+        found = operator.json("move-vm", "web", *ACME, "--check")
+        assert set(map(str, _verdicts(found).values())) == {str(("cold", [code]))}
+        assert web in str(operator.is_refused("move-vm", "web", *ACME, "--live-only")["context"])
+    with source.change() as state:
+        del state.files[path]
+
+
 def test_a_host_that_does_not_answer_is_no_place_and_keeps_no_other_from_an_answer(
     operator: Operator, tmp_path: Path, web: str
 ) -> None:

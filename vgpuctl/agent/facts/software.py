@@ -8,6 +8,7 @@ from typing import Dict, Optional, Sequence, Tuple
 
 from vgpuctl.agent import program_versions
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.kernel_files import LARGEST_TEXT_BYTES, unpacked
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.os_release import read_os_release
 
@@ -16,6 +17,7 @@ _VERSION = re.compile(r"\d+\.\d+(?:\.\d+)*")
 _MACHINE_ID = re.compile(r"[0-9a-f]{32}")
 _LIBVIRT = ("libvirtd", "virtqemud", "virsh")
 _QEMU = ("qemu-system-x86_64", "qemu-kvm", "qemu-system-aarch64")
+_OPTION = re.compile(r"^CONFIG_(\w+)=(\w)", re.MULTILINE)
 
 
 def read_operating_system(host: Host) -> str:
@@ -51,6 +53,21 @@ def read_machine_id(host: Host) -> Optional[str]:
 def read_kernel(host: Host) -> str:
     """Return the running kernel's release."""
     return host.read("/proc/sys/kernel/osrelease").strip()
+
+
+def read_iommufd_driver(host: Host) -> Optional[bool]:
+    """Tell whether the running kernel was built with CONFIG_IOMMUFD_DRIVER, None where its configuration is not there.
+
+    An option that has no prompt is not named at all where it is off.
+    """
+    release = read_kernel(host)
+    for path in (f"/boot/config-{release}", f"/lib/modules/{release}/config", "/proc/config.gz"):
+        if not host.exists(path):
+            continue
+        options = dict(_OPTION.findall(unpacked(host.read_head(path, LARGEST_TEXT_BYTES))))
+        if options:
+            return options.get("IOMMUFD_DRIVER") == "y"
+    return None
 
 
 def read_libvirt_version(host: Host) -> Optional[str]:

@@ -16,6 +16,7 @@ from vgpuctl.agent.recording.nvml import RecordedNvml
 from vgpuctl.agent.recording.texts import (
     is_wanted_line,
     keep_of_file,
+    keep_of_head,
     keep_of_kernel_line,
     keep_of_links,
     keep_of_program,
@@ -84,7 +85,9 @@ class RecordingHost(Host):
     def read_head(self, path: str, count: int) -> bytes:
         """Read and note the first bytes of a file."""
         ask = super().read_head
-        return self._noted("read_head", [path, count], lambda: ask(path, count), bytes_to_json)
+        return self._noted(
+            "read_head", [path, count], lambda: ask(path, count), lambda data: bytes_to_json(keep_of_head(path, data))
+        )
 
     def read_bytes(self, path: str) -> Optional[bytes]:
         """Read and note a file's bytes."""

@@ -9,6 +9,7 @@ import re
 from typing import Callable, List, Optional, Sequence, Tuple
 from xml.etree import ElementTree
 
+from vgpuctl.agent.kernel_files import unpacked
 from vgpuctl.agent.kernel_lines import read_xid
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
 
@@ -40,6 +41,11 @@ def keep_of_file(path: str, text: str) -> str:
         if pattern.fullmatch(path):
             return keep(text)
     return text
+
+
+def keep_of_head(path: str, data: bytes) -> bytes:
+    """Return the part of a file's first bytes that is recorded: of the kernel's configuration, what the agent asks."""
+    return _KERNEL_OPTIONS(unpacked(data)).encode() if _KERNEL_CONFIG.fullmatch(path) else data
 
 
 def keep_of_program(argv: Sequence[str], output: str) -> str:
@@ -206,6 +212,8 @@ def _copy_of_address(address: ElementTree.Element) -> ElementTree.Element:
     return ElementTree.Element("address", {name: address.get(name, "") for name in parts if address.get(name)})
 
 
+_KERNEL_CONFIG = re.compile(r"/boot/config-.*|/lib/modules/[^/]+/config|/proc/config\.gz")
+_KERNEL_OPTIONS = _keep_of_lines(r"^CONFIG_(?:VFIO|IOMMUFD_DRIVER)=")
 _RULES: Tuple[Tuple["re.Pattern[str]", Callable[[str], str]], ...] = (
     (re.compile(r"/proc/\d+/cmdline"), _keep_of_command_line),
     (re.compile(r"/proc/cmdline"), _keep_of_boot_line),

@@ -393,6 +393,7 @@ class HostFacts:
     selinux: `enforcing` or `permissive`, None where it is off.
     distribution: os-release's ID, then its ID_LIKE. guest_firmwares: None when the agent did not look.
     tpm_programs: of swtpm's two programs those that are there, None when the agent did not look.
+    iommufd_driver: the kernel was built with CONFIG_IOMMUFD_DRIVER, None where its configuration is not there.
     unread: facts that could not be read; everybody who uses one asks `why_unread` first.
     machine_id: a digest of machine-id(5), None where the system has none; machines of a cloned image may share it.
     """
@@ -431,6 +432,7 @@ class HostFacts:
     tpm_programs: Optional[Tuple[str, ...]] = None
     unread: Tuple[UnreadPart, ...] = ()
     installed: Optional[Installed] = None
+    iommufd_driver: Optional[bool] = None
     interpreter: Optional[str] = None
 
     def why_unread(self, *names: str) -> Optional[str]:

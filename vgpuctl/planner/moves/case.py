@@ -102,6 +102,7 @@ class MoveHost:
 
     distribution: os-release's ID and its version, as `("rhel", "9.4")`; the version is empty where it is not known.
     vgpu_versions: of the guests that its vGPU manager accepts. machines: the machine types that its QEMU has.
+    logs_dma: its kernel can tell which memory a device has written.
     """
 
     name: str
@@ -113,6 +114,7 @@ class MoveHost:
     vgpu_versions: Range | None = None
     machines: frozenset[str] | None = None
     cpu: HostProcessor | None = None
+    logs_dma: bool | None = None
 
 
 @dataclass(frozen=True)

@@ -97,6 +97,12 @@ def _of_kernel(case: MoveCase) -> Found:
     return " and ".join(old) if old or None not in [is_old for _host, is_old in known] else None
 
 
+def _without_dma_log(case: MoveCase) -> bool | None:
+    if not case.gpus:
+        return False
+    return None if case.here.logs_dma is None else not case.here.logs_dma
+
+
 HOST_RULES = (
     MoveRule(
         "qemu-too-old", _LIVE, "QEMU cannot move GPUs: {found}",
@@ -112,6 +118,14 @@ HOST_RULES = (
         "kernel-too-old", _LIVE, "the kernel cannot move GPUs: {found}, and 5.18 is needed",
         "update the kernel", "the kernels of {here.name} and {there.name}", "Linux include/uapi/linux/vfio.h",
         whole(_of_kernel),
+    ),
+    MoveRule(
+        "dma-log", _LIVE,
+        "the kernel {here.kernel} of {here.name} cannot tell which memory a device has written: it is built without "
+        "CONFIG_IOMMUFD_DRIVER", "boot {here.name} with a kernel that has it, or move the VM cold",
+        "the configuration of the kernel of {here.name}",
+        "Linux drivers/iommu/iommufd/Kconfig; QEMU says `ram_save_setup failed: Operation not supported`",
+        whole(_without_dma_log),
     ),
     MoveRule(
         "qemu-older", _LIVE, "QEMU of {there.name} ({there.qemu}) is older than that of {here.name} ({here.qemu})",

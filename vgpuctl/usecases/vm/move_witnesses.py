@@ -12,6 +12,7 @@ from vgpuctl.errors import UsageError, VgpuctlError
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.vgpu_params import VgpuParams, parse_vgpu_param
 from vgpuctl.planner.moves.case import Compatibility, HostProcessor, MovedCard, MovedGpu, MoveHost
+from vgpuctl.planner.moves.rule import is_before
 from vgpuctl.sharing.occupancy import gpu_at, vf_at
 from vgpuctl.usecases.running.services import HostSession
 
@@ -41,6 +42,8 @@ def move_host(
         next((one.versions for one in told), None),
         machines,
         cpu,
+        # Before Linux 6.7, VFIO itself has what IOMMUFD_DRIVER stands for since then.
+        True if is_before(facts.kernel, "6.7") else facts.iommufd_driver,
     )
 
 

@@ -149,6 +149,7 @@ def _system(shape: Shape, state: State) -> Tree:
     tree: Tree = {
         "/proc/sys/kernel/hostname": shape.hostname,
         "/proc/sys/kernel/osrelease": shape.kernel,
+        f"/boot/config-{shape.kernel}": "CONFIG_VFIO=m\nCONFIG_IOMMUFD_DRIVER=y",
         "/proc/sys/kernel/random/boot_id": state.boot_id,
         "/etc/machine-id": hashlib.md5(shape.hostname.encode(), usedforsecurity=False).hexdigest(),
         "/proc/cmdline": "root=/dev/vda1 intel_iommu=on iommu=pt",

@@ -21,7 +21,8 @@ from vgpuctl.planner.moves.case import (
 CPU = HostProcessor("AMD", "EPYC-Milan", frozenset({"avx2", "pdpe1gb"}), "0xa0011d5")
 MACHINES = frozenset({"pc-q35-8.2", "pc-q35-9.2"})
 HERE = MoveHost(
-    "gpu1", "6.8.0-31", "9.2.0", "11.0.0", ("ubuntu", "24.04"), "580.65.06", (18, 20), MACHINES, CPU
+    "gpu1", "6.8.0-31", "9.2.0", "11.0.0", ("ubuntu", "24.04"), "580.65.06", (18, 20), MACHINES, CPU,
+    logs_dma=True,
 )  # fmt: skip
 CARD = MovedCard(
     "0000:41:00.0", "nvidia-a40", ecc=True, gsp=False, can_migrate=True, read_mb_s=10_000, write_mb_s=10_000,
@@ -117,6 +118,7 @@ FORBIDDEN: dict[str, MoveCase] = {
     "qemu-too-old": with_there(qemu="8.0.9"),
     "libvirt-too-old": with_there(libvirt="8.5.0"),
     "kernel-too-old": with_there(kernel="5.15.0-91"),
+    "dma-log": replace(LIVE, here=replace(HERE, logs_dma=False)),
     "qemu-older": with_there(qemu="8.2.2"),
     "machine-unknown": with_there(machines=frozenset({"pc-q35-8.2"})),
     "cpu-differs": with_there(cpu=replace(CPU, microcode="0xa0011d3")),

@@ -1,18 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running VM moves to another host without a stop: with all it has, verified there, and nothing stays behind."""
 
+import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 
 import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.kills import kill_after, kill_points, side_effects
 from tests.e2e.libvirt_of import libvirt_of
+from tests.e2e.node.pools import api, pool, round_of, vms
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SEEDED, operator, trust_network
 from tests.e2e.witness import FleetWitness
+from tests.kubernetes_api import KubernetesApi
 
-__all__ = ["operator"]
+__all__ = ["api", "operator", "pool"]
 
 FLEET = (3, "a40")
 """Three equal hosts with one A40 each."""
@@ -174,14 +178,79 @@ def test_a_longer_halt_than_the_vm_allows_is_refused_before(operator: Operator, 
 
 
 def test_a_drained_host_is_empty_without_a_stop(operator: Operator) -> None:
+    trust_network(operator, bandwidth_mbps=10_000)
     for name in ("web", "db"):
         operator.does("create-vm", name, *ACME, "--gpu", "A40-8Q", *SEEDED)
     host = operator.json("list-vms")[0]["vm"]["host"]
-    drained = operator.json("drain-host", host, "--reason", "new fans", "--live-only", "--yes")
+    drain = ("drain-host", host, "--reason", "new fans")
+    shown = operator.does(*drain, "--plan").out
+    assert shown.splitlines()[0].split() == [
+        "SUBJECT", "VERDICT", "MOVE", "HALT", "TO", "STORAGE", "OUTCOME", "REASON",
+    ]  # fmt: skip
+    planned = {one["subject"]: one for one in operator.json(*drain, "--plan")["vms"]}
+    halt = planned["acme/web"]["downtime_s"]
+    assert (planned["acme/web"]["way"], planned["acme/web"]["not_live"], halt > 1) == ("live", None, True)
+    assert f"about {halt:.1f} s" in shown
+    cold = operator.json(*drain, "--plan", "--cold")["vms"]
+    assert {(one["way"], one["downtime_s"], one["not_live"]) for one in cold} == {("cold", None, None)}
+    drained = operator.json(*drain, "--live-only", "--yes")
     there = [one["vm"]["host"] for one in operator.json("list-vms", "--refresh")]
     assert host not in there
     assert {one["way"] for one in drained["vms"]} == {"live"}
+    assert all(one["downtime_s"] < halt for one in drained["vms"]), "as libvirt measured it"
     assert drained["drained"] is True
     operator.does("uncordon-host", host, "--reason", "done")
-    for name in ("web", "db"):
-        operator.does("delete-vm", name, *ACME, "--yes", "--timeout", "0")
+    operator.delete_all_vms()
+
+
+def test_a_drain_says_what_forbids_a_live_move(operator: Operator) -> None:
+    """A guest whose halt may last no longer than 1 s goes cold, or stays where only live moves are allowed."""
+    trust_network(operator, bandwidth_mbps=10_000)
+    (made,) = operator.json(*CREATE, "--max-downtime", "1s")
+    drain = ("drain-host", made["vm"]["host"], "--reason", "new fans", "--plan")
+    (planned,) = operator.json(*drain)["vms"]
+    assert (planned["verdict"], planned["way"], planned["downtime_s"]) == ("move", "cold", None)
+    assert "and max_downtime is 1 s" in planned["not_live"]
+    assert f"not live: {planned['not_live']}" in operator.does(*drain).out
+    (stays,) = operator.ends(10, *drain, "--live-only")["vms"]
+    assert (stays["verdict"], stays["way"]) == ("stay", None)
+    assert "and max_downtime is 1 s" in stays["reason"]
+    operator.does(*DELETE)
+
+
+def test_a_vm_takes_its_reservation_along_while_it_runs(operator: Operator) -> None:
+    begin, end = (datetime.fromtimestamp(time.time() + far, UTC).isoformat(timespec="seconds") for far in (600, 3600))
+    operator.does("reserve", "now", *ACME, "--gpu", "A40-8Q", "--from", begin, "--until", end)
+    later = operator.later(900)
+    later.does("create-vm", "web", *ACME, "--reservation", "now", *SEEDED)
+    (made,) = later.json("list-vms")
+    host = made["vm"]["host"]
+    drained = later.json("drain-host", host, "--reason", "new fans", "--live-only", "--yes")
+    rows = {one["subject"]: (one["verdict"], one["way"], one["outcome"]) for one in drained["vms"]}
+    assert rows == {"acme/web": ("move", "live", "moved"), "reservation acme/now": ("move", None, "moved")}
+    (listed,) = later.json("list-vms", "--refresh")
+    (reserved,) = later.json("list-reservations")
+    assert (listed["vm"]["state"], listed["vm"]["ends_at"]) == ("running", made["vm"]["ends_at"])
+    assert reserved["host"] == listed["vm"]["host"] != host
+    assert (reserved["vm_uuid"], reserved["shares"]) == (listed["vm"]["uuid"], [listed["leases"][0]["share"]])
+    later.does("uncordon-host", host)
+    later.does(*DELETE)
+    operator.does("cancel-reservation", "--yes", "now", *ACME)
+
+
+def test_a_node_that_moves_live_is_not_drained(operator: Operator, api: KubernetesApi, pool: tuple[str, ...]) -> None:
+    operator.does(*pool)
+    operator.does("scale-node-pool", "gpu", "1", *ACME)
+    round_of(operator)
+    (vm,) = vms(operator).values()
+    api.add_node("gpu-001", f"vgpuctl://default/acme/{vm['uuid']}")
+    round_of(operator)
+    api.requests.clear()
+    drain = ("drain-host", "--reason", "new fans", "--shutdown-timeout", "0", "--yes")
+    (moved,) = operator.json(*drain, vm["host"])["vms"]
+    assert (moved["way"], api.requests) == ("live", [])
+    (moved_back,) = operator.json(*drain, moved["to"], "--cold")["vms"]
+    assert (moved_back["way"], api.requests[0]) == ("cold", "PATCH /api/v1/nodes/gpu-001")
+    for host in (vm["host"], moved["to"]):
+        operator.does("uncordon-host", host, "--force")
+    operator.does("delete-node-pool", "gpu", *ACME, "--yes", "--drained", "--timeout", "0")

@@ -16,10 +16,29 @@ def print_drained(host: str, rows: "Sequence[Drained]", *, as_json: bool, hint: 
     """Print the table unless JSON was printed. Raises PartialFailure, with this hint, for objects that are left."""
     if not as_json:
         print_table(
-            ["SUBJECT", "VERDICT", "TO", "STORAGE", "OUTCOME", "REASON"],
-            [(one.subject, one.verdict, one.to, one.storage, one.outcome, one.reason) for one in rows],
+            ["SUBJECT", "VERDICT", "MOVE", "HALT", "TO", "STORAGE", "OUTCOME", "REASON"],
+            [
+                (one.subject, one.verdict, one.way, halt(one), one.to, one.storage, one.outcome, reason_of(one))
+                for one in rows
+            ],
             empty=f"{host} has no VM and no reservation",
+            drops={"STORAGE": 0, "HALT": 1},
         )
+    _refuse_rest(host, rows, hint)
+
+
+def halt(one: "Drained") -> str | None:
+    """How long a live move halts the guest, for people."""
+    about = "about " if one.outcome == "planned" else ""
+    return None if one.downtime_s is None else f"{about}{one.downtime_s:.1f} s"
+
+
+def reason_of(one: "Drained") -> str | None:
+    """Why it does not move, or not live."""
+    return one.reason or (None if one.not_live is None else f"not live: {one.not_live}")
+
+
+def _refuse_rest(host: str, rows: "Sequence[Drained]", hint: str) -> None:
     left = [one for one in rows if one.is_left]
     if left:
         raise PartialFailure(

@@ -16,7 +16,7 @@ from vgpuctl.usecases.cluster.leave_cluster import leaving_together
 from vgpuctl.usecases.maintenance.restricted import lift, set_restriction
 from vgpuctl.usecases.placement.move_reservation import move_reservation
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, cut_short, finish_move, move_vm
+from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, choose_way, cut_short, finish_move, move_vm
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 STOPPED_BY_DRAIN = "its host was drained: "
@@ -37,8 +37,10 @@ class Drained:
     """One VM or reservation of a drained host.
 
     to: the host that it goes to. way: `live` where it runs on meanwhile, `cold` where it is stopped and started.
-    reason: why it does not move. outcome: `planned`, `moved`, `stopped`, `left`, `lost`
-    or `failed: why`: a VM that moved did not start there, one that was to be stopped did not stop.
+    downtime_s: how long a live move halts its guest: by estimate, and once it has moved as libvirt measured it.
+    not_live: what forbids a live move of one that goes cold. reason: why it does not move.
+    outcome: `planned`, `moved`, `stopped`, `left`, `lost` or `failed: why`: a VM that moved did not
+    start there, one that was to be stopped did not stop.
     """
 
     subject: str
@@ -48,6 +50,8 @@ class Drained:
     reason: str | None = None
     outcome: str = "planned"
     way: MoveKind | None = None
+    downtime_s: float | None = None
+    not_live: str | None = None
 
     @property
     def is_left(self) -> bool:
@@ -98,7 +102,8 @@ def drain_host(services: Services, host: str, options: DrainOptions, *, reason: 
             set_restriction(session, host, WHOLE_HOST, RestrictionKind.CORDON, f"draining: {reason}")
     vms, promises = vms_of(services, host), promises_on(services, host)
     services.say(f"{host}: draining {counted(len(vms), 'VM')}")
-    together = leaving_together(services, vms, "its host is drained", f"its host {host} is drained: {reason}")
+    stopping = [vm for vm in vms if _is_to_stop(services, vm, options)]
+    together = leaving_together(services, stopping, "its host is drained", f"its host {host} is drained: {reason}")
     with together, services.asking_once():
         done = [_empty(services, vm, options, reason) for vm in services.in_turn(vms, "VM")]
     done += start_left(services, host, vms)
@@ -153,6 +158,17 @@ def _stays(vm: Vm, options: DrainOptions) -> bool:
     return not (vm.has_to_run or options.takes_stopped) and vm.state is VmState.STOPPED
 
 
+def _is_to_stop(services: Services, vm: Vm, options: DrainOptions) -> bool:
+    """False for a node of a cluster that moves while it runs, or stays: the work on it goes on."""
+    with services.store.reading() as session:
+        if session.node_of_vm(vm.uuid) is None:
+            return True
+    try:
+        return choose_way(services, vm, MoveOptions(options.way)).kind is not MoveKind.LIVE
+    except VgpuctlError:
+        return options.stops or options.way is not MoveWay.LIVE
+
+
 def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Drained:
     """Move one VM; stop it where it cannot move and that is wanted."""
     if _stays(vm, options):
@@ -179,7 +195,16 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
     if done.live is not None and done.live.state.doubt is not None:
         outcome = f"failed: {done.live.state.doubt}"
     to, storage = done.plan.placement.host, done.plan.storage
-    return Drained(vm.printed_name, Verdict.MOVE, to, storage, outcome=outcome, way=done.kind)
+    return Drained(
+        vm.printed_name,
+        Verdict.MOVE,
+        to,
+        storage,
+        outcome=outcome,
+        way=done.kind,
+        downtime_s=done.downtime_s,
+        not_live=done.way.against,
+    )
 
 
 def _stop(services: Services, vm: Vm, options: DrainOptions, reason: str, why: VgpuctlError) -> Drained:

@@ -72,12 +72,36 @@ class MoveOptions:
 
 
 @dataclass(frozen=True)
+class ChosenWay:
+    """The kindest allowed way of a move. to: the host for it, None where the scheduler chooses.
+
+    against: what forbids a live move, in short; None where none does, or nobody asked for one. downtime_s: how long a
+    live move would halt the guest by estimate.
+    """
+
+    kind: MoveKind
+    to: str | None = None
+    against: str | None = None
+    downtime_s: float | None = None
+
+
+@dataclass(frozen=True)
 class DoneMove:
     """A move, as planned and as it ended. live: None for a cold one, and in a dry run."""
 
     plan: PlannedMove
-    kind: MoveKind
+    way: ChosenWay
     live: MovedLive | None = None
+
+    @property
+    def kind(self) -> MoveKind:
+        """`live` or `cold`."""
+        return self.way.kind
+
+    @property
+    def downtime_s(self) -> float | None:
+        """Seconds that a live move halts the guest: by estimate, and once it has moved as libvirt measured them."""
+        return self.way.downtime_s if self.live is None else self.live.downtime_s
 
 
 def move_vm(services: Services, vm: Vm, options: MoveOptions, *, to: str | None = None) -> DoneMove:
@@ -90,29 +114,31 @@ def move_vm(services: Services, vm: Vm, options: MoveOptions, *, to: str | None 
         with services.store.reading() as session:
             vm = session.vm(vm.request.tenant, vm.request.name) or vm
     with operation(services, "move-vm", replace(vm, uuid=move_subject(vm))):
-        kind, to = _choose(services, vm, options, to)
-        plan = plan_move(services, vm, to=to)
-        if kind is MoveKind.LIVE and not services.goes_on:
+        way = choose_way(services, vm, options, to)
+        if way.against is not None and services.inventory.move_link(vm.host).network is not None:
+            services.say(f"{vm.printed_name}: moves cold: {way.against}")
+        plan = plan_move(services, vm, to=way.to)
+        if way.kind is MoveKind.LIVE and not services.goes_on:
             limit_s = options.max_downtime_s or vm.request.max_downtime_s
             moved = carry_out_live(services, plan, reason=options.reason, max_downtime_s=limit_s)
-            return DoneMove(plan, kind, moved)
+            return DoneMove(plan, way, moved)
         carry_out(services, plan, options)
-    return DoneMove(plan, kind)
+    return DoneMove(plan, way)
 
 
-def _choose(services: Services, vm: Vm, options: MoveOptions, to: str | None) -> tuple[MoveKind, str | None]:
-    """The kindest allowed way of a move, and the host for it. The oracle is asked only where a live move can be at all.
+def choose_way(services: Services, vm: Vm, options: MoveOptions, to: str | None = None) -> ChosenWay:
+    """Choose the kindest allowed way of a move. The hosts are asked only where a live move can be at all.
 
     Raises StateError, which names what forbids it, where only a live move is allowed and none can be.
     """
     if options.way is MoveWay.COLD or vm.state is not VmState.RUNNING:
-        return MoveKind.COLD, to
+        return ChosenWay(MoveKind.COLD, to)
     if options.way is MoveWay.KINDEST and services.inventory.move_link(vm.host).network is None:
-        return MoveKind.COLD, to
+        return ChosenWay(MoveKind.COLD, to, f"the inventory names no network for moves of {vm.host}")
     verdicts = check_move(services, vm, to, max_downtime_s=options.max_downtime_s, trusts_hosts=options.trusts_hosts)
-    live = [name for name, verdict in verdicts if verdict.kind is MoveKind.LIVE]
-    if live:
-        return MoveKind.LIVE, live[0]
+    for name, verdict in verdicts:
+        if verdict.kind is MoveKind.LIVE:
+            return ChosenWay(MoveKind.LIVE, name, downtime_s=verdict.downtime_s)
     against = [f"{name}: {one.limit}" for name, verdict in verdicts for one in verdict.limits[:3]]
     if options.way is MoveWay.LIVE:
         raise StateError(
@@ -120,8 +146,7 @@ def _choose(services: Services, vm: Vm, options: MoveOptions, to: str | None) ->
             context=against,
             hint=f"`vgpuctl move-vm {vm.printed_name} --check` says what helps; without --live-only it is stopped",
         )
-    services.say(f"{vm.printed_name}: moves cold: {against[0] if against else 'no host was asked'}")
-    return MoveKind.COLD, to
+    return ChosenWay(MoveKind.COLD, to, against[0] if against else "there is no other host")
 
 
 def carry_out(services: Services, plan: PlannedMove, options: MoveOptions) -> Vm:

@@ -24,6 +24,7 @@ from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.image.image_gate import images_on
 from vgpuctl.usecases.network.ports import attachments_of, connect
 from vgpuctl.usecases.observed.capacities import rules_of
+from vgpuctl.usecases.observed.promise_record import known_kept, recorded
 from vgpuctl.usecases.running.operations import in_turn_with_others, operation
 from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.running.undo import Undo
@@ -85,6 +86,8 @@ def carry_out_live(services: Services, plan: PlannedMove, *, reason: str, max_do
         moved = replace(vm, request=plan.wanted, host=target, numa=plan.placement.numa)
         leases = leases_of(moved, plan.placement)
         undoing = Undo(services.say, subject=vm.printed_name, settle=lambda undo: _settle(services, vm, undo))
+        with services.store.reading() as session:
+            kept = known_kept(recorded(session, vm))
         migrated = None
         try:
             with undoing:
@@ -104,7 +107,7 @@ def carry_out_live(services: Services, plan: PlannedMove, *, reason: str, max_do
             undoing.finish(error)
             raise
         change_host(services, vm, moved, plan.volumes, leases, migrated, reason)
-        done = finish(services, moved, here.name, leases, migrated)
+        done = finish(services, moved, here.name, leases, migrated, kept)
         if interrupted is not None:
             raise interrupted
         return done

@@ -16,7 +16,7 @@ from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.guests.libvirtd.migration import Migrated
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState, Share
-from vgpuctl.model.promise import Moment
+from vgpuctl.model.promise import Moment, PromiseRow
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmState, came_live_from
 from vgpuctl.store.store import Session
@@ -31,8 +31,11 @@ from vgpuctl.usecases.placement.reservations import used_by
 from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.share.held_shares import HeldFor, hold, release_held_for
 from vgpuctl.usecases.share.release import release_leases, release_strays
+from vgpuctl.usecases.vm.check_vm import check_vm
 from vgpuctl.usecases.vm.move_volumes import VolumeMove, VolumeWay, drop_copies
 
+Kept = frozenset[tuple[PromiseRow, str, str]]
+"""Row, subject and promise of what was kept (known_kept)."""
 _SETTLES_S = 20.0
 """Time in which libvirt ends by itself what is left of a move whose client is gone."""
 
@@ -152,9 +155,19 @@ def _halted(migrated: Migrated | None) -> str:
     return "" if migrated is None or migrated.downtime_s is None else f", was halted for {migrated.downtime_s:.1f} s"
 
 
-def finish(services: Services, moved: Vm, source: str, leases: Sequence[Lease], migrated: Migrated | None) -> MovedLive:
-    """Verify a VM that has moved, and release what its old host has of it. What is left of that, `repair` does."""
-    done = MovedLive(moved, migrated, verify(services, moved, source, leases))
+def finish(
+    services: Services,
+    moved: Vm,
+    source: str,
+    leases: Sequence[Lease],
+    migrated: Migrated | None,
+    kept: Kept = frozenset(),
+) -> MovedLive:
+    """Verify a VM that has moved, and release what its old host has of it. What is left of that, `repair` does.
+
+    kept: the promises that were known to be kept before.
+    """
+    done = MovedLive(moved, migrated, verify(services, moved, source, leases, kept))
     doubt = done.state.doubt
     problem = None if doubt is None else f"came from {source}: {doubt}"
     with services.store.reading() as session:
@@ -169,10 +182,11 @@ def finish(services: Services, moved: Vm, source: str, leases: Sequence[Lease], 
     return done
 
 
-def verify(services: Services, moved: Vm, source: str, leases: Sequence[Lease]) -> CarriedState:
-    """Look at everything that says whether a VM came whole: the promise rows, NVML's list, and QEMU's own log.
+def verify(services: Services, moved: Vm, source: str, leases: Sequence[Lease], kept: Kept) -> CarriedState:
+    """Look at everything that says whether a VM came whole: promise rows, NVML's list, QEMU's log, and its guest.
 
-    Never raises for what it finds: the VM runs there, whatever is wrong with it.
+    kept: the promises that were known to be kept before; what the guest says counts against these alone, where its
+    tenant lets it be asked. Never raises for what it finds: the VM runs there, whatever is wrong with it.
     """
     there, lost, unread = services.host(moved.host), [], []
     findings: Findings = ()
@@ -186,11 +200,26 @@ def verify(services: Services, moved: Vm, source: str, leases: Sequence[Lease]) 
         seen = look_at_state(there, moved)
         lost.extend(seen.lost)
         unread.extend(seen.unread)
+        lost.extend(_missed_by_guest(services, moved, leases, kept))
     if findings:
         with services.store.transaction() as session:
             note_started(session, moved, findings)
     note_lost_state(services, moved, lost, source)
     return CarriedState(tuple(lost), tuple(unread))
+
+
+def _missed_by_guest(services: Services, moved: Vm, leases: Sequence[Lease], kept: Kept) -> list[str]:
+    """What a guest, where it may be asked, does not have any more of what it had on its old host."""
+    with services.store.reading() as session:
+        may_ask = session.tenant(moved.request.tenant).guest_probe
+    if not may_ask or not kept:
+        return []
+    found = check_vm(services, moved, [replace(one, state=LeaseState.RUNNING) for one in leases]).findings
+    return [
+        f"{one}, by {one.witness}: promised {one.promised}, seen {one.seen}"
+        for one in found
+        if one.is_broken and (one.row, one.subject, one.promised) in kept
+    ]
 
 
 def release_source(services: Services, moved: Vm, source: str, held: Reservation | None) -> None:

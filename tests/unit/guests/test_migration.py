@@ -131,7 +131,7 @@ def test_an_interrupt_ends_the_move_and_goes_on(monkeypatch: pytest.MonkeyPatch)
     [
         (ORDER, "tcp://10.0.0.2", False, None, None),
         (
-            MigrationOrder("n", "u", "r", "d", "fd00::7", ("vda",), 8000, is_encrypted=True),
+            MigrationOrder("n", "u", "r", "d", "fd00::7", ("vda",), bandwidth_mbps=8000, is_encrypted=True),
             "tcp://[fd00::7]",
             True,
             ["vda"],
@@ -152,4 +152,12 @@ def test_libvirt_is_told_where_to_and_how(
     assert bool(domain.flags & libvirt.VIR_MIGRATE_TLS) is is_encrypted
     assert bool(domain.flags & libvirt.VIR_MIGRATE_NON_SHARED_INC) is (copies is not None)
     assert domain.flags & libvirt.VIR_MIGRATE_UNDEFINE_SOURCE
+    assert not domain.flags & libvirt.VIR_MIGRATE_UNSAFE
     assert not domain.flags & libvirt.VIR_MIGRATE_PEER2PEER
+
+
+def test_storage_that_was_proven_to_be_shared_needs_no_proof_of_libvirt() -> None:
+    domain = Domain(needs_ms=0)
+    _move(domain, MigrationOrder("n", "u", "r", "d", "10.0.0.2", has_shared_disks=True))
+    assert domain.flags & libvirt.VIR_MIGRATE_UNSAFE
+    assert not domain.flags & libvirt.VIR_MIGRATE_NON_SHARED_INC

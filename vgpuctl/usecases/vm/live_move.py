@@ -42,7 +42,7 @@ from vgpuctl.usecases.vm.live_move_end import (
     note_settled,
 )
 from vgpuctl.usecases.vm.move_plan import PlannedMove
-from vgpuctl.usecases.vm.move_volumes import drop_copies, make_volumes_there
+from vgpuctl.usecases.vm.move_volumes import VolumeWay, drop_copies, make_volumes_there
 
 _SAID_EVERY_S = 10.0
 _LONGEST_WAIT_S = 3600.0
@@ -165,7 +165,9 @@ def _prepare(
     definition = guest.render(there, parts)
     running = running_xml(here.hypervisor, vm.domain_name, vm.uuid)
     disks = copied_disks(running, paths)
-    return MigrationOrder(vm.domain_name, vm.uuid, moved_xml(running, definition), definition, "", disks)
+    shared = any(one.way is VolumeWay.SHARED and not one.volume.kind.is_written() for one in plan.volumes)
+    xml = moved_xml(running, definition)
+    return MigrationOrder(vm.domain_name, vm.uuid, xml, definition, "", disks, has_shared_disks=shared)
 
 
 def _migrate(

@@ -33,7 +33,7 @@ class MigrationOrder:
     """name, uuid: of the domain. running: its XML as it goes on there. definition: as it starts there next.
 
     address: by which the source's QEMU reaches the target. disks: their names in the guest (`vda`), which are copied
-    while it runs. has_shared_disks: some lie on storage that was proven to be the same on both hosts, which libvirt sees
+    while it runs. has_shared_disks: some lie on storage that was proven to be one on both hosts, which libvirt sees
     of few file systems alone. max_downtime_s: the longest that the guest may be halted, None for no limit.
     """
 

@@ -55,10 +55,14 @@ class Libvirt:
     def __init__(self, host: str, domain: Domain) -> None:
         self.host = host
         self._domain = domain
+        self.version = 11_003_000
 
     @property
     def connection(self) -> "Libvirt":
         return self
+
+    def getLibVersion(self) -> int:  # noqa: N802 (libvirt's name)
+        return self.version
 
     def lookupByUUIDString(self, _uuid: str) -> Domain:  # noqa: N802 (libvirt's name)
         return self._domain
@@ -71,9 +75,12 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
 
 
-def _move(domain: Domain, order: MigrationOrder = ORDER) -> tuple[migration.Migrated, list[MigrationProgress]]:
+def _move(
+    domain: Domain, order: MigrationOrder = ORDER, version: int = 11_003_000
+) -> tuple[migration.Migrated, list[MigrationProgress]]:
     seen: list[MigrationProgress] = []
     source: Any = Libvirt("gpu1", domain)
+    source.version = version
     target: Any = Libvirt("gpu2", domain)
     return Migration(source, target, source, order).run(seen.append), seen
 
@@ -161,3 +168,10 @@ def test_storage_that_was_proven_to_be_shared_needs_no_proof_of_libvirt() -> Non
     _move(domain, MigrationOrder("n", "u", "r", "d", "10.0.0.2", has_shared_disks=True))
     assert domain.flags & libvirt.VIR_MIGRATE_UNSAFE
     assert not domain.flags & libvirt.VIR_MIGRATE_NON_SHARED_INC
+
+
+@pytest.mark.parametrize(("version", "told"), [(11_003_000, 953), (11_000_000, None)])
+def test_the_bandwidth_counts_at_the_end_where_both_libvirts_know_that(version: int, told: int | None) -> None:
+    domain = Domain(needs_ms=0)
+    _move(domain, MigrationOrder("n", "u", "r", "d", "10.0.0.2", bandwidth_mbps=8000), version)
+    assert domain.given.get("bandwidth.avail.switchover") == told

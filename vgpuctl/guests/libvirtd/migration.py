@@ -26,6 +26,8 @@ rest does not get smaller, up to the VM's own: a state of many GiB never fits in
 _STALLED_S = 4.0
 """After so long without a smaller rest the limit is raised; at the highest one the move is given up after _GIVEN_UP."""
 _GIVEN_UP = 8
+_SWITCHOVER, _WITH_SWITCHOVER = "bandwidth.avail.switchover", 11_001_000
+"""A parameter of virDomainMigrate3, and the version of libvirt that brought it; libvirt-python 9.0 lacks the name."""
 
 
 @dataclass(frozen=True)
@@ -108,11 +110,13 @@ class Migration:
         with translated(what, DomainRejected):
             domain = self.source.connection.lookupByUUIDString(order.uuid)
             overseen = self.beside.connection.lookupByUUIDString(order.uuid)
+            versions = [one.connection.getLibVersion() for one in (self.source, self.target)]
+        given = _parameters(library, order, knows_switchover=min(versions) >= _WITH_SWITCHOVER)
         refused: list[Any] = []
 
         def move() -> None:
             try:
-                domain.migrate3(self.target.connection, _parameters(library, order), _flags(library, order))
+                domain.migrate3(self.target.connection, given, _flags(library, order))
             except library.libvirtError as error:
                 refused.append(error)
 
@@ -205,7 +209,7 @@ def _flags(library: Any, order: MigrationOrder) -> int:
     return int(flags)
 
 
-def _parameters(library: Any, order: MigrationOrder) -> dict[str, Any]:
+def _parameters(library: Any, order: MigrationOrder, *, knows_switchover: bool) -> dict[str, Any]:
     address = f"[{order.address}]" if ":" in order.address else order.address
     given: dict[str, Any] = {
         library.VIR_MIGRATE_PARAM_URI: f"tcp://{address}",
@@ -216,7 +220,11 @@ def _parameters(library: Any, order: MigrationOrder) -> dict[str, Any]:
         given[library.VIR_MIGRATE_PARAM_MIGRATE_DISKS] = list(order.disks)
     if order.bandwidth_mbps is not None:
         # libvirt counts MiB/s, in whole numbers.
-        given[library.VIR_MIGRATE_PARAM_BANDWIDTH] = max(1, order.bandwidth_mbps * 125_000 // MIB)
+        mib_s = max(1, order.bandwidth_mbps * 125_000 // MIB)
+        given[library.VIR_MIGRATE_PARAM_BANDWIDTH] = mib_s
+        if knows_switchover:
+            # QEMU's own estimate is of what it sent before, which says little of a device's state.
+            given[_SWITCHOVER] = mib_s
     return given
 
 

@@ -86,6 +86,14 @@ def _from_newer(case: MoveCase) -> bool | None:
     return None if here is None else is_before(case.there.qemu, here)
 
 
+def _with_precopy_there_alone(case: MoveCase) -> bool | None:
+    """True if only the other host's kernel has devices send state while the VM runs."""
+    here, there = is_before(case.here.kernel, "6.2"), is_before(case.there.kernel, "6.2")
+    if not case.gpus or here is False or there is True:
+        return False
+    return None if here is None or there is None else True
+
+
 def _of_kernel(case: MoveCase) -> Found:
     """Tell which hosts run a kernel without version 2 of VFIO's migration protocol."""
     if not case.gpus:
@@ -118,6 +126,15 @@ HOST_RULES = (
         "kernel-too-old", _LIVE, "the kernel cannot move GPUs: {found}, and 5.18 is needed",
         "update the kernel", "the kernels of {here.name} and {there.name}", "Linux include/uapi/linux/vfio.h",
         whole(_of_kernel),
+    ),
+    MoveRule(
+        "precopy-differs", _LIVE,
+        "the kernel {there.kernel} of {there.name} waits for state that the one of {here.name}, {here.kernel}, does not"
+        " send while the VM runs, so that the move never ends",
+        "update the kernel of {here.name} to 6.2 or newer, or move the VM cold",
+        "the kernels of {here.name} and {there.name}",
+        "Linux 6.2, VFIO_MIGRATION_PRE_COPY; seen with QEMU 10.0 (switchover-ack)",
+        whole(_with_precopy_there_alone),
     ),
     MoveRule(
         "dma-log", _LIVE,

@@ -118,6 +118,7 @@ FORBIDDEN: dict[str, MoveCase] = {
     "qemu-too-old": with_there(qemu="8.0.9"),
     "libvirt-too-old": with_there(libvirt="8.5.0"),
     "kernel-too-old": with_there(kernel="5.15.0-91"),
+    "precopy-differs": replace(LIVE, here=replace(HERE, kernel="6.1.0-56-amd64")),
     "dma-log": replace(LIVE, here=replace(HERE, logs_dma=False)),
     "qemu-older": with_there(qemu="8.2.2"),
     "machine-unknown": with_there(machines=frozenset({"pc-q35-8.2"})),

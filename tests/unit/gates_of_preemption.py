@@ -82,4 +82,11 @@ PREEMPTION = [
         "usecases/vm/suspend_vm.py:suspend_vm",
         "usecases/maintenance/drain_host.py:_stop",
     ),
+    guarded(
+        "a VM is suspended for its owner, or as preempted",
+        "suspend_vm",
+        "usecases/vm/suspend_vm.py",
+        "cli/vm/suspend_vm.py:command",
+        "usecases/vm/final_preemptions.py:_suspend",
+    ),
 ]

@@ -68,7 +68,7 @@ class EventKind(enum.StrEnum):
     VM_LEFT_QUEUE = "vm-left-queue", "A VM no longer waits in the queue."
     VM_PREEMPTION_NOTICE = "vm-preemption-notice", "A VM was told that it is preempted after its grace period."
     VM_PREEMPTION_WITHDRAWN = "vm-preemption-withdrawn", "The notice of a VM was withdrawn: it is not preempted."
-    VM_PREEMPTED = "vm-preempted", "It was decided that a VM is preempted; it is stopped next."
+    VM_PREEMPTED = "vm-preempted", "It was decided that a VM is preempted; it is stopped or suspended next."
 
     PROMISE_CHECKED = "promise-checked", "Everything promised to a VM's owner was checked; the evidence has each row."
     PROMISE_OBSERVED = (

@@ -44,6 +44,7 @@ class Preemption(StrEnum):
 
     STOP = "stop"
     REQUEUE = "requeue"
+    SUSPEND = "suspend"
 
 
 class RestartPolicy(StrEnum):

@@ -28,7 +28,7 @@ from vgpuctl.model.node_pool import (
 )
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.times import format_duration, format_time_to_second, parse_duration, parse_time
-from vgpuctl.model.vm import VmRequest
+from vgpuctl.model.vm import Preemption, VmRequest
 from vgpuctl.node_config.device_plugin import check_sharing
 from vgpuctl.node_config.labels import refuse_kubelets_refusals
 from vgpuctl.specs import comparison
@@ -298,6 +298,11 @@ def check_pool(pool: NodePool) -> NodePool:
         raise UsageError(
             "a node cannot be installed from media or keep disks: it is made and deleted as a whole",
             hint="use an image, and disks without `keep`",
+        )
+    if pool.request.preemptible is Preemption.SUSPEND:
+        raise UsageError(
+            f"the nodes of pool {pool.name} cannot be suspended when they are preempted: nobody resumes them",
+            hint="use `requeue`, which starts them again, or `stop`",
         )
     if is_windows(pool.request.os):
         raise UsageError(

@@ -206,7 +206,7 @@ VM = Table(
         Field(
             "preemptible",
             Choice(Preemption),
-            "Let a VM of a higher priority take the shares; this VM is then kept stopped, or queued to start again",
+            "Let a VM of a higher priority take the shares; this VM is then stopped, queued again, or suspended",
             flag="--preemptible",
             example="stop",
             without_placement="only preemption by others reads it",

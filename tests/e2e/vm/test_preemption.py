@@ -89,6 +89,34 @@ def test_a_preemptible_vm_is_preempted_by_a_more_important_one_and_no_other_is(o
     assert _states(operator)["batch"] == ("running", None, 1)
 
 
+def test_a_preempted_vm_is_suspended_and_goes_on_later(operator: Operator) -> None:
+    told = operator.does("create-vm", "batch", *LOW, "--preemptible", "suspend", *HALF).err
+    assert "it is suspended 30s after a notice" in told
+    operator.does("create-vm", "firm", *LOW, *HALF)
+    (done,) = operator.json(*URGENT, *PREEMPT)
+    assert [(one["vm"], one["action"]) for one in done["victims"]] == [("acme/batch", "suspend")]
+    assert _states(operator)["batch"] == ("stopped", "is suspended to disk", 0)
+    (event,) = operator.json("list-events", "--kind", "vm-suspended", "--limit", "1")
+    assert event["detail"] == "preempted by umbrella/urgent"
+    assert operator.json("repair") == []
+    assert operator.is_refused("resume-vm", "batch", "--tenant", "acme")["reference"] == "no-capacity"
+    operator.does("delete-vm", "urgent", "--tenant", "umbrella", "--yes", "--timeout", "0")
+    assert "goes on from its saved state" in operator.does("resume-vm", "batch", "--tenant", "acme").err
+    assert _states(operator)["batch"] == ("running", None, 1)
+
+
+def test_a_preempted_vm_whose_state_cannot_be_saved_is_stopped(operator: Operator) -> None:
+    whole = ("--gpu", "passthrough", "--host", "sim-003", *SMALL[:-2])
+    operator.does("create-vm", "batch", *LOW, "--preemptible", "suspend", *whole)
+    operator.does("create-vm", "firm", *LOW, *whole)
+    operator.does("create-vm", "urgent", "--tenant", "umbrella", "--priority", "high", *whole, *PREEMPT)
+    state, problem, shares = _states(operator)["batch"]
+    assert (state, shares) == ("stopped", 0)
+    assert problem is not None and problem.startswith("preempted by umbrella/urgent, and not suspended: cannot be")
+    (event,) = operator.json("list-events", "--kind", "vm-stopped", "--limit", "1")
+    assert event["detail"] == problem
+
+
 def test_a_started_vm_preempts_only_with_consent(operator: Operator) -> None:
     operator.does("create-vm", "vip", "--tenant", "umbrella", "--priority", "high", *HALF)
     operator.does("stop-vm", "vip", "--tenant", "umbrella", "--hold", "release", "--timeout", "0")

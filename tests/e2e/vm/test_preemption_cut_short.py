@@ -110,6 +110,16 @@ def test_a_victim_that_its_owner_is_stopping_is_waited_for(operator: Operator) -
     assert _states(operator) == {"mine": "stopped", "firm": "running", "urgent": "running"}
 
 
+def test_a_suspension_that_was_killed_is_finished_with_its_state(operator: Operator) -> None:
+    operator.does("create-vm", "mine", *LOW, *HALF, "--host", "sim-001", "--preemptible", "suspend")
+    operator.does("create-vm", "firm", *LOW, *HALF, "--host", "sim-001")
+    kill_after(operator, "save", *URGENT, "--host", "sim-001", *AT_ONCE)
+    operator.does(*FIX)
+    (mine,) = [one for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "mine"]
+    assert (mine["vm"]["problem"], mine["leases"], mine["vm"]["notice"]) == ("is suspended to disk", [], None)
+    assert "goes on from its saved state" in operator.does("start-vm", "mine", "--tenant", "acme").err
+
+
 @pytest.mark.parametrize("action", ["stop", "requeue"])
 def test_a_gang_whose_preemption_was_killed_is_stopped_whole(action: str, operator: Operator, tmp_path: Path) -> None:
     _create_gang(operator, tmp_path, action)

@@ -58,6 +58,10 @@ REFUSED = [
     ("node_pools:\n  - {name: gpu, role: k3s, max: 2, mni: 1}\n", "4: file.node_pools[0].mni is not a key"),
     ("node_pools:\n  - {name: gpu, role: k3s, max: 2, min: 3}\n", "4: node pool gpu has a minimum of 3"),
     (
+        "node_pools:\n  - {name: gpu, role: k3s, max: 2, vm: {preemptible: suspend}}\n",
+        "4: the nodes of pool gpu cannot be suspended",
+    ),
+    (
         "node_pools:\n  - name: gpu\n    role: k3s\n    max: 2\n    vm:\n      memory: 8GiB\n      nmae: a\n",
         "9: file.node_pools[0].vm.nmae is not a key of",
     ),

@@ -30,7 +30,7 @@ def command(chosen: VmChoice, as_json: bool, **where: Any) -> None:
     Then the log of QEMU is read: where it says that a vGPU was reset instead, the command says so and fails.
     """
     from vgpuctl.cli.forms.services import services
-    from vgpuctl.usecases.vm.suspend_vm import resume_vm
+    from vgpuctl.usecases.vm.resume_vm import resume_vm
 
     with services(**where) as opened:
 

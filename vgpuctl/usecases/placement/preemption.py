@@ -46,8 +46,8 @@ class PreemptionTerms:
 
 
 def done_by(action: Preemption) -> str:
-    """The action as a past participle: `stopped`, `requeued`."""
-    return {Preemption.STOP: "stopped", Preemption.REQUEUE: "requeued"}[action]
+    """The action as a past participle: `stopped`, `requeued`, `suspended`."""
+    return {Preemption.STOP: "stopped", Preemption.REQUEUE: "requeued", Preemption.SUSPEND: "suspended"}[action]
 
 
 def find_eviction(
@@ -140,6 +140,13 @@ def preemption_terms(services: Services, vm: Vm, leases: Sequence[Lease]) -> Pre
     return PreemptionTerms(is_reclaimed, _action_of(members, tenant.policy), tenant.policy.grace_s)
 
 
+def action_on(session: Session, vm: Vm) -> Preemption:
+    """The state of a VM after it was preempted, with its gang."""
+    tenant = session.tenant(vm.request.tenant)
+    members = [one for one in session.vms(tenant=tenant.name) if _unit(one) == _unit(vm)]
+    return _action_of(members, tenant.policy)
+
+
 def reclaimable_vms(session: Session, tenant: str) -> list[Vm]:
     """The VMs of a tenant on borrowed quota that others may reclaim."""
     if session.tenant(tenant).policy.reclaim.action() is None:
@@ -222,10 +229,10 @@ def _work_s(vm: Vm, leases: Sequence[Lease], begun: Mapping[str, float], now: fl
 def _action_of(members: Sequence[Vm], policy: TenantPolicy) -> Preemption:
     """The state of VMs after they were preempted together: a VM's own choice comes before its tenant's.
 
-    A gang is requeued only if that was chosen for each member, since it starts again as a whole.
+    A gang is requeued or suspended only if that was chosen for each member, since it starts again as a whole.
     """
     actions = {vm.request.preemptible or policy.reclaim.action() for vm in members}
-    return Preemption.REQUEUE if actions == {Preemption.REQUEUE} else Preemption.STOP
+    return next((one for one in (Preemption.REQUEUE, Preemption.SUSPEND) if actions == {one}), Preemption.STOP)
 
 
 def _borrowed_units(session: Session, vms: Sequence[Vm], leases: Mapping[str, Sequence[Lease]]) -> frozenset[str]:

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""VMs whose notice is final: they are stopped, by the run that decided it or, if it cannot, by a later one."""
+"""VMs whose notice is final: stopped or suspended, by the run that decided it or, if it cannot, by a later one."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
-from vgpuctl.errors import ConcurrentChange, HostError, VgpuctlError
-from vgpuctl.model.vm import Hold, Vm, VmState
+from vgpuctl.errors import ConcurrentChange, DomainRejected, HostError, StateError, VgpuctlError
+from vgpuctl.model.vm import Hold, Preemption, Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.failed_hosts import on_host
+from vgpuctl.usecases.placement.preemption import action_on
 from vgpuctl.usecases.running.operations import may_run, preempt_subject
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.preemption_notice import drop_notices, withdraw
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
+from vgpuctl.usecases.vm.suspend_vm import suspend_vm
 
 _PREEMPTED = "preempted by "
 
@@ -90,12 +93,31 @@ def _finish(services: Services, vm: Vm, timeout_s: float) -> None:
 
 
 def _stop(services: Services, vm: Vm, timeout_s: float) -> None:
-    """Stop a VM whose notice is final; repeatable."""
+    """Stop or suspend a VM whose notice is final; repeatable."""
     problem = None if vm.notice is None else f"{_PREEMPTED}{vm.notice.cause}"
+    # The grace period was the time to drain.
+    how = Stop(Hold.RELEASE, timeout_s, problem, drain_s=0)
     with on_host(vm.host):
-        # The grace period was the time to drain.
-        stop_vm(services, vm, Stop(Hold.RELEASE, timeout_s, problem, drain_s=0))
+        refused = _suspend(services, vm, how)
+        if refused:
+            how = replace(how, problem=f"{problem}, and not suspended: {refused}")
+        if refused is not None:
+            stop_vm(services, vm, how)
     drop_notices(services, [vm])
+
+
+def _suspend(services: Services, vm: Vm, how: Stop) -> str | None:
+    """Suspend a VM whose owner wants that. Returns None if it is, else why its state cannot be saved, or ""."""
+    with services.store.reading() as session:
+        wants = action_on(session, vm) is Preemption.SUSPEND
+    if not wants or vm.state is not VmState.RUNNING:
+        return ""
+    try:
+        suspend_vm(services, vm, how)
+    except (StateError, DomainRejected) as error:
+        services.say(error.line_of(vm.printed_name))
+        return error.said_of(vm.printed_name)
+    return None
 
 
 def _after_failed_stop(services: Services, vm: Vm) -> None:

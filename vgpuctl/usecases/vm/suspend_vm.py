@@ -23,7 +23,6 @@ from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.share.release import as_off, release_shares
 from vgpuctl.usecases.vm.pending_gpus import is_pending
-from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 
@@ -42,15 +41,18 @@ def suspend_vm(services: Services, vm: Vm, how: Stop) -> tuple[Vm, bool]:
     _refuse_unsavable(vm, leases)
     with operation(services, "suspend-vm", vm):
         host = services.host(vm.host)
-        if host.hypervisor.state(vm.domain_name, uuid=vm.uuid) is not DomainState.RUNNING:
+        saved = SavedState(host.hypervisor, vm.domain_name, vm.uuid)
+        runs = host.hypervisor.state(vm.domain_name, uuid=vm.uuid) is DomainState.RUNNING
+        if not runs and saved.xml() is None:  # with a saved state, a run died right after it had saved it
             raise StateError(f"{vm.printed_name} does not run on {vm.host}", hint=f"vgpuctl show-vm {vm.printed_name}")
-        _refuse_without_state(host, vm, leases)
-        leave_cluster(services, vm, STOPPED, how.drain_s, detail="it is suspended")
+        if runs:
+            _refuse_without_state(host, vm, leases)
+            leave_cluster(services, vm, STOPPED, how.drain_s, detail=how.problem or "it is suspended")
         if services.goes_on:
             as_off(services, vm, leases)
-        else:
+        elif runs:
             services.say(f"{vm.printed_name}: suspending to the disk of {vm.host}")
-            SavedState(host.hypervisor, vm.domain_name, vm.uuid).save()
+            saved.save()
         _record(services, vm, leases, how)
     if how.releases:
         return stop_vm(services, _as_stored(services, vm), its_state_stays)[0], True
@@ -113,17 +115,3 @@ def _record(services: Services, vm: Vm, leases: Sequence[Lease], how: Stop) -> N
     leaving = [one for one in leases if one.state is LeaseState.RELEASING]
     if leaving:
         release_shares(services, services.host(vm.host), leaving)
-
-
-def resume_vm(services: Services, vm: Vm) -> tuple[Vm, bool]:
-    """Let a suspended VM go on. Returns it as it is now, and whether anything changed.
-
-    Raises what start_vm raises, StateError for one that is off and not suspended, and GuestError for one that runs
-    again without the state of its vGPUs.
-    """
-    if vm.state is VmState.STOPPED and not vm.is_suspended:
-        raise StateError(
-            f"{vm.printed_name} is stopped, not suspended", hint=f"`vgpuctl start-vm {vm.printed_name}` boots it"
-        )
-    ((now, changed),) = start_vm(services, [vm])
-    return now, changed

@@ -103,7 +103,36 @@ def faults(fleet: lab.LabFolder) -> Iterator[Callable[..., None]]:
         lab.faults.clear(host, folder=fleet)
 
 
-@pytest.mark.parametrize("fault", ["move-refused", "move-read-error", "move-header-refused"])
+def test_a_refused_move_that_resets_the_vgpu_on_its_old_host_says_so(
+    operator: Operator, faults: Callable[..., None], fleet: lab.LabFolder
+) -> None:
+    """Killed before the rows tell it, too: `repair` reads the log then. Each reset is told once."""
+    operator.does(*CREATE)
+    line = "Failed setting device state to STOP_COPY"
+    for round_number, words in enumerate((MOVE, ("suspend-vm", "web", *ACME)), start=1):
+        faults("move-refused")
+        said = operator.is_refused(*words)
+        assert "QEMU has reset its vGPU, and it must be restarted" in said["message"] and line in said["message"]
+        assert said["hint"].startswith("`vgpuctl restart-vm acme/web`")
+        (listed,) = operator.json("list-vms", "--refresh")
+        assert (listed["vm"]["host"], listed["observed"]) == ("sim-001", "running")
+        assert listed["vm"]["problem"].startswith("QEMU has reset its vGPU")
+        assert operator.json("repair") == []
+        told = operator.json("list-events", "--kind", "vgpu-state-lost", "--since", "1h")
+        assert len([one for one in told if line in one["detail"]]) == round_number
+        for host in HOSTS:
+            lab.faults.clear(host, folder=fleet)
+    operator.does("restart-vm", "web", *ACME, "--timeout", "0")
+    assert operator.json("list-vms")[0]["vm"]["problem"] is None
+    faults("move-refused")
+    kill_after(operator, "run", *MOVE)
+    assert "runs on sim-001; QEMU has reset its vGPU" in operator.does("repair").out
+    assert operator.json("list-vms")[0]["vm"]["problem"].startswith("QEMU has reset its vGPU")
+    assert len(operator.json("list-events", "--kind", "vgpu-state-lost", "--since", "1h")) == 3
+    operator.does(*DELETE)
+
+
+@pytest.mark.parametrize("fault", ["move-read-error", "move-header-refused"])
 def test_a_move_that_a_driver_refuses_leaves_the_vm_where_it_runs(
     operator: Operator, fleet_witness: FleetWitness, faults: Callable[..., None], fault: str
 ) -> None:

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.errors import GuestError, VgpuctlError
+from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm
+from vgpuctl.store.store import Session
 from vgpuctl.usecases.running.services import HostSession, Services
 
 
@@ -69,3 +71,38 @@ def note_lost_state(services: Services, vm: Vm, lost: Sequence[str], source: str
             driver = None if known is None else known.facts.nvidia_driver
             where |= {f"{end}_host": str(name), f"{end}_driver": str(driver)}
         session.add_vm_event(EventKind.VGPU_STATE_LOST, vm, lost[0], before=where, after={"lines": list(lost)})
+
+
+def new_losses(services: Services, host: HostSession, vm: Vm, error: BaseException | None = None) -> tuple[str, ...]:
+    """Lines by which QEMU says that it reset a vGPU of a VM that runs, and that no event tells yet.
+
+    A vGPU whose driver refuses to save its state is reset on its old host: the move or suspension fails, and the guest
+    runs on without it. error: of the command, which then says so too.
+    """
+    seen = look_at_state(host, vm)
+    with services.store.reading() as session:
+        told = session.events(
+            None, EventFilter((vm.printed_name,), (EventKind.VGPU_STATE_LOST,), tenant=vm.request.tenant)
+        )
+    known = {line for one in told for line in _lines_of(one)}
+    lost = tuple(one for one in seen.lost if one not in known)
+    if lost and isinstance(error, VgpuctlError):
+        error.message = f"{error.message}; {in_words(lost)}"
+        error.hint = f"`vgpuctl restart-vm {vm.printed_name}` gives its guest a vGPU that works"
+    return lost
+
+
+def in_words(lost: Sequence[str]) -> str:
+    """What happened to a VM that did not leave its host."""
+    return f"QEMU has reset its vGPU, and it must be restarted: {lost[0]}"
+
+
+def _lines_of(event: Event) -> Sequence[str]:
+    lines = event.after.get("lines")
+    return lines if isinstance(lines, list) else ()
+
+
+def add_loss(session: Session, vm: Vm, lost: Sequence[str]) -> None:
+    """Record within a transaction that a VM lost the state of its vGPU where it runs."""
+    if lost:
+        session.add_vm_event(EventKind.VGPU_STATE_LOST, vm, lost[0], before={}, after={"lines": list(lost)})

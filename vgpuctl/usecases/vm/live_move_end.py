@@ -21,7 +21,14 @@ from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmState, came_live_from
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
-from vgpuctl.usecases.domain.carried_state import CarriedState, look_at_state, note_lost_state
+from vgpuctl.usecases.domain.carried_state import (
+    CarriedState,
+    add_loss,
+    in_words,
+    look_at_state,
+    new_losses,
+    note_lost_state,
+)
 from vgpuctl.usecases.domain.promises import Findings, note_started, prove_start
 from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.observed.fences import is_host_fenced
@@ -265,10 +272,17 @@ def settle_live_move(services: Services, vm: Vm, held: Sequence[Reservation]) ->
         if reserved is not None:
             release_strays(services, there, reserved.shares)
         drop_copies(services, vm, [target])
+    found = f"it runs on {vm.host}"
+    lost: tuple[str, ...] = ()
+    if where is Whereabouts.NOWHERE:
+        found = f"it is {where} on {vm.host}"
+    else:
+        lost = new_losses(services, services.host(vm.host), vm)
+        found = "; ".join([found, *map(in_words, [lost] if lost else [])])
     with services.store.transaction() as session:
         release_held_for(session, vm, HeldFor.MOVE)
-        note_settled(session, vm, None)
-        found = f"it is {where} on {vm.host}" if where is Whereabouts.NOWHERE else f"it runs on {vm.host}"
+        note_settled(session, vm, in_words(lost) if lost else None)
+        add_loss(session, vm, lost)
         session.add_vm_event(EventKind.VM_MOVE_ENDED, vm, f"cut short: {found}", before={}, after={"host": vm.host})
     return found
 

@@ -8,7 +8,7 @@ where it was, with other devices of the same types where it has them. Its host m
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vgpuctl.errors import StateError
+from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.guests.libvirtd.saved_state import SavedState
 from vgpuctl.model.event_kind import EventKind
@@ -16,6 +16,7 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import SUSPENDED, Vm, VmState
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.cluster.leave_cluster import STOPPED, leave_cluster
+from vgpuctl.usecases.domain.carried_state import add_loss, in_words, new_losses
 from vgpuctl.usecases.found.find_vm import refuse_unfinished
 from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.observed.observations import note_state
@@ -52,12 +53,25 @@ def suspend_vm(services: Services, vm: Vm, how: Stop) -> tuple[Vm, bool]:
             as_off(services, vm, leases)
         elif runs:
             services.say(f"{vm.printed_name}: suspending to the disk of {vm.host}")
-            saved.save()
+            _save(services, host, vm)
         _record(services, vm, leases, how)
     if how.releases:
         return stop_vm(services, _as_stored(services, vm), its_state_stays)[0], True
     services.say_done(vm.printed_name, "suspended, shares kept")
     return _as_stored(services, vm), True
+
+
+def _save(services: Services, host: HostSession, vm: Vm) -> None:
+    """Save a VM. Raises what libvirt says, and whether QEMU has reset the vGPU of a VM that runs on."""
+    try:
+        SavedState(host.hypervisor, vm.domain_name, vm.uuid).save()
+    except VgpuctlError as error:
+        lost = new_losses(services, host, vm, error)
+        if lost:
+            with services.store.transaction() as session:
+                session.set_vm_state(vm.uuid, VmState.RUNNING, in_words(lost))
+                add_loss(session, vm, lost)
+        raise
 
 
 def _as_stored(services: Services, vm: Vm) -> Vm:

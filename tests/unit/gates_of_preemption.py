@@ -68,7 +68,7 @@ PREEMPTION = [
         "scheduler/victims.py:_one_by_one",
     ),
     guarded(
-        "a VM is stopped for its owner, at its end, for a layout, move, resize, restart or drain, or as preempted",
+        "a VM is stopped for its owner, at its end, for a layout, move, resize, restart, drain or GPU, or as preempted",
         "stop_vm",
         "usecases/vm/stop_vm.py",
         "cli/vm/stop_vm.py:command",
@@ -81,12 +81,14 @@ PREEMPTION = [
         "usecases/vm/restart_vm.py:restart_vm",
         "usecases/vm/suspend_vm.py:suspend_vm",
         "usecases/maintenance/drain_host.py:_stop",
+        "usecases/maintenance/evacuate_gpu.py:_take_other_card",
     ),
     guarded(
-        "a VM is suspended for its owner, or as preempted",
+        "a VM is suspended for its owner, for another card, or as preempted",
         "suspend_vm",
         "usecases/vm/suspend_vm.py",
         "cli/vm/suspend_vm.py:command",
         "usecases/vm/final_preemptions.py:_suspend",
+        "usecases/maintenance/evacuate_gpu.py:_take_other_card",
     ),
 ]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.maintenance.drain_output import halt, print_drained, reason_of
+from vgpuctl.cli.maintenance.drain_output import line_of, print_drained
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import confirm, say
@@ -66,9 +66,7 @@ def command(
     with services(**where) as opened:
         if not plans and not yes:
             for one in plan_drain(opened, host, wanted):
-                say(
-                    " ".join(filter(None, (f"{one.subject}:", one.verdict, one.way, one.to, halt(one), reason_of(one))))
-                )
+                say(line_of(one))
             confirm(f"Drain {host}?")
         was_drained = is_drained(opened, host)
         rows = plan_drain(opened, host, wanted) if plans else drain_host(opened, host, wanted, reason=reason)

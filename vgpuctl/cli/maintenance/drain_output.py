@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from vgpuctl.usecases.maintenance.drain_host import Drained
 
 
-def print_drained(host: str, rows: "Sequence[Drained]", *, as_json: bool, hint: str) -> None:
+def print_drained(host: str, rows: "Sequence[Drained]", *, as_json: bool, hint: str, empty: str = "") -> None:
     """Print the table unless JSON was printed. Raises PartialFailure, with this hint, for objects that are left."""
     if not as_json:
         print_table(
@@ -21,10 +21,15 @@ def print_drained(host: str, rows: "Sequence[Drained]", *, as_json: bool, hint: 
                 (one.subject, one.verdict, one.way, halt(one), one.to, one.storage, one.outcome, reason_of(one))
                 for one in rows
             ],
-            empty=f"{host} has no VM and no reservation",
+            empty=empty or f"{host} has no VM and no reservation",
             drops={"STORAGE": 0, "HALT": 1},
         )
     _refuse_rest(host, rows, hint)
+
+
+def line_of(one: "Drained") -> str:
+    """What becomes of it, as a line before a question."""
+    return " ".join(filter(None, (f"{one.subject}:", one.verdict, one.way, one.to, halt(one), reason_of(one))))
 
 
 def halt(one: "Drained") -> str | None:

@@ -16,7 +16,7 @@ from vgpuctl.usecases.cluster.leave_cluster import leaving_together
 from vgpuctl.usecases.maintenance.restricted import lift, set_restriction
 from vgpuctl.usecases.placement.move_reservation import move_reservation
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, choose_way, cut_short, finish_move, move_vm
+from vgpuctl.usecases.vm.move_vm import DoneMove, MoveOptions, MoveWay, choose_way, cut_short, finish_move, move_vm
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 STOPPED_BY_DRAIN = "its host was drained: "
@@ -32,11 +32,19 @@ class Verdict(StrEnum):
     LOST = "lost"
 
 
+class CardWay(StrEnum):
+    """How a VM gets another card of the host that it is on: suspended to disk and resumed, or stopped and started."""
+
+    SUSPEND = "suspend"
+    RESTART = "restart"
+
+
 @dataclass(frozen=True)
 class Drained:
     """One VM or reservation of a drained host.
 
-    to: the host that it goes to. way: `live` where it runs on meanwhile, `cold` where it is stopped and started.
+    to: the host that it goes to. way: `live` where it runs on meanwhile, `cold` where it is stopped and started; a
+    CardWay of one that leaves a GPU, and not its host.
     downtime_s: how long a live move halts its guest: by estimate, and once it has moved as libvirt measured it.
     not_live: what forbids a live move of one that goes cold. reason: why it does not move.
     outcome: `planned`, `moved`, `stopped`, `left`, `lost` or `failed: why`: a VM that moved did not
@@ -49,7 +57,7 @@ class Drained:
     storage: str | None = None
     reason: str | None = None
     outcome: str = "planned"
-    way: MoveKind | None = None
+    way: MoveKind | CardWay | None = None
     downtime_s: float | None = None
     not_live: str | None = None
 
@@ -191,6 +199,11 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
                 why += f"; {error.hint}"
             return Drained(vm.printed_name, Verdict.STAY, reason=why, outcome="left")
         return _stop(services, now, options, reason, error)
+    return as_moved(vm, done, not_live=done.way.against)
+
+
+def as_moved(vm: Vm, done: DoneMove, *, not_live: str | None) -> Drained:
+    """Say what a move did."""
     outcome = "moved"
     if done.live is not None and done.live.state.doubt is not None:
         outcome = f"failed: {done.live.state.doubt}"
@@ -203,7 +216,7 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
         outcome=outcome,
         way=done.kind,
         downtime_s=done.downtime_s,
-        not_live=done.way.against,
+        not_live=not_live,
     )
 
 

@@ -7,10 +7,12 @@ from vgpuctl.usecases.maintenance.restricted import find_gpu, set_restriction, s
 from vgpuctl.usecases.running.services import Services
 
 
-def quarantine_gpu(services: Services, host: str, address: str, *, reason: str) -> tuple[bool, str]:
+def quarantine_gpu(
+    services: Services, host: str, address: str, *, reason: str, is_evacuated: bool = False
+) -> tuple[bool, str]:
     """Put a GPU or VF in quarantine, by its PCI address. VMs that run on it go on, but do not start there again.
 
-    Nodes of clusters on it are cordoned.
+    Nodes of clusters on it are cordoned. is_evacuated: its VMs leave it next.
 
     The quarantine of a GPU follows its UUID to another slot or host. Returns whether that is new, and the reason that
     is stored: of one that was there, its own. Raises NotFound for a GPU that the host does not have.
@@ -22,8 +24,9 @@ def quarantine_gpu(services: Services, host: str, address: str, *, reason: str) 
         users = {one.vm_uuid for one in session.leases(host=host) if address in (one.share.gpu, one.share.function)}
         vms = [vm for vm in session.vms(host=host) if vm.uuid in users]
     for vm in vms:
-        services.say(
-            f"{vm.printed_name} is on {host} {address} and goes on; `vgpuctl move-vm {vm.printed_name}` moves it"
-        )
+        if not is_evacuated:
+            services.say(
+                f"{vm.printed_name} is on {host} {address} and goes on; `vgpuctl move-vm {vm.printed_name}` moves it"
+            )
         leave_cluster(services, vm, SICK, 0, detail=f"its GPU {address}: in quarantine: {reason}")
     return changed, stored

@@ -49,6 +49,8 @@ class EventKind(enum.StrEnum):
     VM_MOVED = "vm-moved", "A stopped VM has another host, where its shares are promised."
     VM_MOVED_LIVE = "vm-moved-live", "A running VM goes on on another host; the evidence says how long it was halted."
     VM_MOVE_ENDED = "vm-move-ended", "A live move did not come to its end; the VM runs on where it was."
+    MOVES_BEGUN = "moves-begun", "A run began to move VMs as planned, to make room or for load."
+    MOVES_ENDED = "moves-ended", "A run that moved VMs as planned has ended; it says how many it moved."
     VGPU_STATE_LOST = (
         "vgpu-state-lost",
         "A VM goes on on another host, or was resumed, but its vGPU was reset on the way; the evidence has the lines.",

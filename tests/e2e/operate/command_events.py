@@ -73,6 +73,17 @@ def _keep_disk(scene: "Scene") -> None:
     scene.does(f"delete-vm kept {ACME} --yes --timeout 0 --keep-disk")
 
 
+def _spread_two(scene: "Scene") -> None:
+    """Take half of each GPU."""
+    for name in ("left", "right"):
+        scene.does(f"create-vm {name} {SIZE} --network none --gpu A40-24Q --policy spread")
+
+
+def _delete_two(scene: "Scene") -> None:
+    for name in ("left", "right"):
+        scene.does(f"delete-vm {name} {ACME} --yes --timeout 0")
+
+
 def _insert_medium(scene: "Scene") -> None:
     """Let a VM have a medium, whose image no simulated host has."""
     with open_store(scene.operators["owner"].database) as store, store.transaction() as session:
@@ -164,7 +175,13 @@ SCENARIO = (
     Step(f"delete-network front {ACME} --yes", EventKind.NETWORK_DELETED, "acme/front"),
     Step("delete-external-network internet --yes", EventKind.EXTERNAL_NETWORK_DELETED, "internet"),
     # GPUs
-    Step("cordon-host sim-002 --reason fans", EventKind.HOST_CORDONED, "sim-002"),
+    Step(
+        "defrag --for A40-48Q --apply --yes --allow-cold --shutdown-timeout 0",
+        EventKind.MOVES_ENDED,
+        "defrag",
+        _spread_two,
+    ),
+    Step("cordon-host sim-002 --reason fans", EventKind.HOST_CORDONED, "sim-002", _delete_two),
     Step("drain-host sim-002 --reason fans --yes", EventKind.HOST_DRAINED, "sim-002"),
     Step("uncordon-host sim-002", EventKind.HOST_UNCORDONED, "sim-002"),
     Step("quarantine-gpu sim-002 0000:41:00.0 --reason hot", EventKind.GPU_QUARANTINED, "sim-002 0000:41:00.0"),
@@ -253,7 +270,6 @@ READING = {
     "list-disks": "",
     "list-snapshots": f"waits {ACME}",
     "capacity": "--gpu A40-8Q",
-    "defrag": "",
     "fit-performance": "--dry-run",
     "advise": "",
     "explain-vm": f"new {SIZE} --network none --gpu A40-8Q",

@@ -57,6 +57,7 @@ WITHOUT_DRY_RUN = {
     "check-hosts": "reads hosts; with --snapshot it keeps what it read",
     "check-vm": "reads the host and asks the guest; the proof that it keeps is its purpose",
     "controller": "runs for ever; --once is one round",
+    "defrag": "prints its plan; --apply alone carries it out",
     "create-certificate": "writes files into a folder of this machine; what is there stays",
     "screenshot": "writes one file, and none that exists",
     "view": "opens a display for as long as it is watched",
@@ -71,6 +72,8 @@ def changes_something(context: click.Context) -> bool:
     name = context.info_name
     if name == "check-hosts":
         return bool(context.params.get("snapshot"))
+    if "applies" in context.params:
+        return bool(context.params["applies"])
     has_dry_run = any("--dry-run" in one.opts for one in context.command.params)
     return has_dry_run or name in WITHOUT_DRY_RUN or name in _ON_BEHALF
 

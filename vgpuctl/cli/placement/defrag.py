@@ -1,26 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""defrag: a plan of moves that makes room."""
+"""defrag: moves that make room, planned and made."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
+from vgpuctl.cli.forms.planned_moves import carry_out_asked, move_options, print_steps, read_until, require_made
 from vgpuctl.cli.forms.services import report_failures
 from vgpuctl.cli.options import options
 from vgpuctl.cli.options.numbers import SecondsRange, WholeRange
 from vgpuctl.cli.options.vm_options import read_text_file
 from vgpuctl.cli.shown.json_output import JsonFailure, JsonOutput, WithFields, failures_json
-from vgpuctl.cli.shown.output import print_line, print_table, say
+from vgpuctl.cli.shown.output import print_line, say
+from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
+    from vgpuctl.usecases.maintenance.planned_moves import MadeStep
     from vgpuctl.usecases.placement.defrag import Defrag
 
 
 class JsonMore(TypedDict):
-    """failures: hosts that gave no answer. optimal: true if it is proven that no plan within the limits is better."""
+    """changed: true if a VM was moved. failures: hosts that gave no answer. moves: each step and what became of it.
 
+    optimal: true if it is proven that no plan within the limits is better.
+    """
+
+    changed: bool
     failures: list[JsonFailure]
+    moves: "Sequence[MadeStep]"
     optimal: bool
 
 
@@ -52,6 +61,7 @@ _JSON: "JsonOutput[WithFields[Defrag, JsonMore]]" = JsonOutput()
     help="Most seconds that VMs are down, all added up.  [default: no limit]",
 )
 @options.tenant_filter_of("Move only VMs of this tenant.")
+@move_options
 @options.many_hosts
 @options.refresh
 @options.as_json
@@ -63,74 +73,72 @@ def command(
     max_downtime_s: float | None,
     tenant: str | None,
     refresh: bool,
+    applies: bool,
+    yes: bool,
+    allows_cold: bool,
+    until: str | None,
+    shutdown_timeout_s: float,
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Plan moves of VMs so that others fit, or so that GPUs are unused. Nothing is moved.
+    """Plan moves of VMs so that others fit, or so that GPUs are unused. --apply makes the moves.
 
     The steps are in an order in which each has its place when its turn comes, and were checked with the rules of
     placing. The last lines say what is proven: that no plan makes more room, or needs fewer moves, or how far this one
     may be from the best. VMs that cannot leave their host, nodes of clusters, and VMs with a reservation stay.
+
+    The host of each step says whether the VM can run on meanwhile. --apply makes the steps one after the other and ends
+    at the first that is not made as planned; the same command then plans anew from what is there.
     """
     from math import inf
 
     from vgpuctl.cli.forms.services import services
     from vgpuctl.scheduler.defrag.search import Limits
     from vgpuctl.specs.vm import read_hypothetical_vm
-    from vgpuctl.usecases.placement.defrag import defrag
-    from vgpuctl.usecases.vm.move_place import asked_elsewhere, cold_way
+    from vgpuctl.usecases.maintenance.planned_moves import MoveRules, plan_room
 
     request = None if profile is None else read_hypothetical_vm({"gpus": (profile,)}, read_text_file)
     if request is not None and count is None:
         count = 1
     limits = Limits(*(inf if one is None else one for one in (max_moves, max_moves_of_tenant, max_downtime_s)))
     with services(**where) as opened:
-        found = defrag(
-            opened,
-            request,
-            count,
-            limits,
-            ways=lambda vm: cold_way(opened, vm),
-            asked=lambda vm, own: asked_elsewhere(opened, vm, own, None, vm.request),
-            tenant=tenant,
-            refresh=refresh,
+        rules = MoveRules(
+            "unused GPUs" if profile is None else f"room for {profile}",
+            allows_cold,
+            read_until(until, opened.store.now()),
+            limits.downtime_s,
+            shutdown_timeout_s,
         )
+        planned = plan_room(opened, request, count, limits, tenant=tenant, refresh=refresh)
+        found, steps = planned.found, planned.found.plan.steps
+        moves = [*planned.steps, *planned.refused]
+        if applies and not planned.refused:
+            moves = carry_out_asked(opened, "defrag", steps, rules, yes=yes)
     if as_json:
-        more: JsonMore = {"failures": failures_json(found.failures), "optimal": found.plan.is_optimal}
+        more: JsonMore = {
+            "changed": any(one.outcome == "moved" for one in moves),
+            "failures": failures_json(found.failures),
+            "moves": moves,
+            "optimal": found.plan.is_optimal,
+        }
         _JSON.print(WithFields(found, more))
     else:
-        _print(found, "unused GPUs" if profile is None else profile, count)
+        _print(found, moves, rules.why, count)
+    require_made(moves, "defrag")
     report_failures(found.failures, answered=1)
 
 
-def _print(found: "Defrag", what: str, count: int | None) -> None:
-    from vgpuctl.model.plural import counted
+def _print(found: "Defrag", moves: "Sequence[MadeStep]", room: str, count: int | None) -> None:
     from vgpuctl.model.times import format_duration
 
     plan = found.plan
     down_s = sum(one.downtime_s for one in plan.steps)
-    room = f"{what}: {plan.before}" if what == "unused GPUs" else f"room for {what}: {plan.before}"
-    if not plan.steps:
-        print_line(f"{room} now; no moves are planned")
+    if not moves:
+        print_line(f"{room}: {plan.before} now; no moves are planned")
     else:
-        down = f", about {format_duration(down_s)} of downtime in all" if down_s else ""
-        print_line(f"{room} now, {plan.after} after {counted(len(plan.steps), 'move')}{down}")
-        print_table(
-            ["STEP", "VM", "WAY", "FROM", "TO", "DOWNTIME"],
-            [
-                (
-                    number,
-                    one.name,
-                    one.way,
-                    f"{one.host} {' '.join(one.gpus)}",
-                    f"{one.placement.host} {' '.join(share.gpu for share in one.placement.shares)}",
-                    format_duration(one.downtime_s) if one.downtime_s else "none",
-                )
-                for number, one in enumerate(plan.steps, 1)
-            ],
-            empty="",
-            drops={"DOWNTIME": 0, "WAY": 1},
-        )
+        down = f", about {format_duration(down_s)} of downtime in all" if down_s >= 60 else ""
+        print_line(f"{room}: {plan.before} now, {plan.after} after {counted(len(moves), 'move')}{down}")
+        print_steps(moves)
     for line in _proofs(found, count):
         print_line(line)
     reasons = Counter(one.reason for one in found.staying)

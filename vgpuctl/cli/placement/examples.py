@@ -11,6 +11,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "defrag": (
         Example("defrag", "empty as many GPUs as can be"),
         Example("defrag --for A40-48Q --count 2 --max-moves 6", "make room for two VMs"),
+        Example("defrag --for A40-48Q --apply --until 2h", "make the moves, after a yes"),
         Example("defrag --for A40-24Q -t acme --max-downtime 10m -o json", "moving one tenant's VMs, for a program"),
     ),
     "explain-vm": (

@@ -66,7 +66,10 @@ class Goal:
 
 @dataclass(frozen=True)
 class DefragStep:
-    """One move, to be made after those before it. host, gpus: where the VM is until then."""
+    """One move, to be made after those before it. host, gpus: where the VM is until then.
+
+    reason: why it does not move live, "" where nobody says.
+    """
 
     vm_uuid: str
     name: str
@@ -75,6 +78,7 @@ class DefragStep:
     host: str
     gpus: tuple[str, ...]
     placement: Placement
+    reason: str = ""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""defrag: plan moves of VMs that make room for others. Nothing is written and no VM is touched."""
+"""defrag: plan moves of VMs that make room for others. Nothing is written and no VM is touched.
 
-from collections.abc import Callable, Sequence
+usecases/maintenance/planned_moves.py asks the hosts about the steps, and carries them out.
+"""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.errors import NoCapacity, UsageError, VgpuctlError
@@ -55,12 +58,14 @@ def defrag(
     *,
     ways: Ways,
     asked: Asked,
+    barred: Mapping[str, Collection[str]] | None = None,
     tenant: str | None = None,
     refresh: bool = False,
 ) -> Defrag:
     """Plan moves until `count` VMs of a request fit, or as many GPUs as can be are unused where it is None.
 
-    ways, asked: of VMs that are left where they are for no other reason. tenant: whose VMs may move, None for all.
+    ways, asked: of VMs that are left where they are for no other reason. barred: hosts that a VM may not go to, by
+    its UUID. tenant: whose VMs may move, None for all.
     Raises NotFound for the tenant, InventoryError without any host, NoCapacity where no host answers, and UsageError
     for an unknown type and a request for GPUs of several kinds.
     """
@@ -103,7 +108,7 @@ def defrag(
             footprint=footprint_of_vm(vm, own) if is_running else NO_FOOTPRINT,
             leases=tuple(sorted(own, key=lambda one: one.index)),
         )
-        closed = frozenset(closed_hosts(vm.request.tenant, pools))
+        closed = frozenset((*closed_hosts(vm.request.tenant, pools), *(barred or {}).get(vm.uuid, ())))
         movable.append(MovableVm(placed, way, closed))
     goal = Goal(request, count, frozenset(one.name for one in usable))
     plan = plan_defrag(goal, usable, promised_leases(leases, promises, at, None), movable, limits)

@@ -73,11 +73,13 @@ def check_move(
     vm: Vm,
     to: str | None = None,
     *,
+    gpus: Sequence[str] = (),
     max_downtime_s: float | None = None,
     trusts_hosts: bool = False,
 ) -> list[tuple[str, MoveVerdict]]:
     """Judge a move of a VM to one host, or to each other host of the inventory: the kindest first.
 
+    gpus: the addresses of the only GPUs that may be, of the host `to`; () for all.
     max_downtime_s: the longest stop, instead of the VM's own. trusts_hosts: also between hosts where a move has lost
     the state of a vGPU before. A host that gives no answer has a verdict
     that says so. Raises InventoryError for an unknown host, and what the VM's own host raises when it cannot be asked.
@@ -87,7 +89,7 @@ def check_move(
     names = [one for one in (services.inventory.select(None) if to is None else [to]) if one != vm.host]
     source = _read_source(services, vm, max_downtime_s or vm.request.max_downtime_s)
     search = MoveSearch(services, vm.host, names)
-    placed = {name: _place(search, vm, name) for name in names}
+    placed = {name: _place(search, vm, name, gpus) for name in names}
 
     def judge(name: str) -> MoveVerdict:
         mbit_s, network = _way_between(services, vm.host, name)
@@ -96,7 +98,7 @@ def check_move(
         if isinstance(found, VgpuctlError):
             case = _case_without_place(source, name, _refusal(found), link)
         else:
-            case = _case(services, source, name, link)
+            case = _case(services, source, name, gpus, link)
         lost = "" if trusts_hosts else lost_before(services, case.here, case.there)
         return judge_move(replace(case, looks={**case.looks, "move-network": network, "lost-before": lost}))
 
@@ -129,12 +131,12 @@ def lost_before(services: Services, here: MoveHost, there: MoveHost) -> str:
     return ""
 
 
-def _place(search: MoveSearch, vm: Vm, name: str) -> Placement | VgpuctlError:
+def _place(search: MoveSearch, vm: Vm, name: str, gpus: Sequence[str]) -> Placement | VgpuctlError:
     """Choose equal shares on one host, by what is known of it."""
     if name in search.failures:
         return search.failures[name]
     try:
-        return search.find(vm, lambda found: found, among={name})
+        return search.find(vm, lambda found: found, among={name}, gpus=gpus)
     except VgpuctlError as error:
         return error
 
@@ -182,13 +184,13 @@ def _case_without_place(source: _Source, name: str, looks: Mapping[str, str], li
     return MoveCase(source.moving, source.host, MoveHost(name), gpus, source.domain, link, {"quota": "", **looks})
 
 
-def _case(services: Services, source: _Source, name: str, link: MoveTransfer) -> MoveCase:
-    """Ask a host that has a place for the VM. What it does not tell stays unknown."""
+def _case(services: Services, source: _Source, name: str, wanted: Sequence[str], link: MoveTransfer) -> MoveCase:
+    """Ask a host that has a place for the VM, on the wanted GPUs. What it does not tell stays unknown."""
     vm, domain = source.vm, source.domain
     try:
         facts = read_facts(services, name)
         # By what was just read: somebody may have taken the shares since.
-        placement = _place(MoveSearch(services, vm.host, [name]), vm, name)
+        placement = _place(MoveSearch(services, vm.host, [name]), vm, name, wanted)
         if isinstance(placement, VgpuctlError):
             return _case_without_place(source, name, _refusal(placement), link)
         hypervisor = services.host(name).hypervisor

@@ -11,7 +11,7 @@ from vgpuctl.errors import NoCapacity, StateError, VgpuctlError
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.host_parts import missing_parts, parts_needed
 from vgpuctl.model.lease import Lease, Share, without_leaving
-from vgpuctl.model.placement import Placement
+from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.plural import counted
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Vm, VmRequest, VmState
@@ -88,14 +88,16 @@ class MoveSearch:
         look: Callable[[Placement], Found],
         *,
         to: str | None = None,
+        gpus: Collection[str] = (),
         among: Collection[str] | None = None,
         request: VmRequest | None = None,
     ) -> Found:
         """Choose a host other than the VM's with equal shares, on which `look` finds nothing against the VM.
 
-        to: the host it must be. among: the only hosts that may be. request: the VM as it is to be. look: it raises what
-        is against a host; the next one is tried then. A VM that has released its shares gets none on the host. Raises
-        what was against the only host that had room, and NoCapacity.
+        to: the host it must be. gpus: the addresses of the GPUs that it must have there, () for any. among: the only
+        hosts that may be. request: the VM as it is to be. look: it raises what is against a host; the next one is tried
+        then. A VM that has released its shares gets none on the host. Raises what was against the only host that had
+        room, and NoCapacity.
         """
         with self._services.store.reading() as session:
             own = without_leaving(session.leases(vm_uuid=vm.uuid))
@@ -105,7 +107,7 @@ class MoveSearch:
         refused: dict[str, VgpuctlError] = {}
         while True:
             try:
-                placement = self._place(vm, wanted, among, refused, None if has_released else reserved)
+                placement = self._place(vm, wanted, among, gpus, refused, None if has_released else reserved)
             except NoCapacity as full:
                 if self._read_again(wanted):
                     continue
@@ -136,6 +138,7 @@ class MoveSearch:
         vm: Vm,
         wanted: VmRequest,
         among: Collection[str] | None,
+        gpus: Collection[str],
         refused: Collection[str],
         reserved: Reservation | None,
     ) -> Placement:
@@ -144,7 +147,7 @@ class MoveSearch:
             closed = closed_hosts(vm.request.tenant, session.host_pools())
             leases = with_promises(session, session.leases(), wanted, vm)
         possible = {
-            name: one
+            name: _with_gpus(one, gpus) if gpus else one
             for name, one in sorted(self._capacities.items())
             if name not in refused and (among is None or name in among)
         }
@@ -175,6 +178,12 @@ class MoveSearch:
                 hint="see `vgpuctl list-reservations`",
             )
         return placement
+
+
+def _with_gpus(capacity: HostCapacity, addresses: Collection[str]) -> HostCapacity:
+    """The host as if it had these GPUs alone."""
+    gpus = tuple(one for one in capacity.facts.gpus if one.address in addresses)
+    return replace(capacity, facts=replace(capacity.facts, gpus=gpus))
 
 
 def _of_all(vm: Vm, refused: dict[str, VgpuctlError], full: NoCapacity) -> VgpuctlError:

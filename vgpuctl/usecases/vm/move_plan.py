@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a VM goes, found without writing: the host that has room for it, and how its volumes get there."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.model.guest_firmware import Variables
@@ -45,11 +46,12 @@ def plan_move(
     vm: Vm,
     *,
     to: str | None = None,
+    gpus: Sequence[str] = (),
     request: VmRequest | None = None,
 ) -> PlannedMove:
     """Find a host for a VM and look there whether it can live on it. Nothing is written, on no host.
 
-    to: the host it must go to, not its own.
+    to: the host it must go to, not its own. gpus: the addresses of the GPUs there, () for any.
     request: the VM as it is to be there, for one that is resized.
     A host that refuses it, or does not answer, is passed over: a missing image, a missing pool, a domain of its
     name or with a MAC address of its.
@@ -75,4 +77,4 @@ def plan_move(
                 refuse_other_build(there, facts, moved, variables)
         return PlannedMove(vm, placement, plan_volumes(services, there, moved, volumes), request, variables)
 
-    return MoveSearch(services, vm.host).find(vm, look, to=to, request=request)
+    return MoveSearch(services, vm.host).find(vm, look, to=to, gpus=gpus, request=request)

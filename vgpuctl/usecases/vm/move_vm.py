@@ -15,7 +15,7 @@ from enum import StrEnum
 from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.move_verdict import MoveKind
+from vgpuctl.model.move_verdict import MoveKind, MoveVerdict
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import Hold, Vm, VmState, has_moved, moves_to, on_its_way
 from vgpuctl.scheduler.guest_place import give_numa
@@ -76,13 +76,14 @@ class ChosenWay:
     """The kindest allowed way of a move. to: the host for it, None where the scheduler chooses.
 
     against: what forbids a live move, in short; None where none does, or nobody asked for one. downtime_s: how long a
-    live move would halt the guest by estimate.
+    live move would halt the guest by estimate. verdict: of the host, None where none was asked.
     """
 
     kind: MoveKind
     to: str | None = None
     against: str | None = None
     downtime_s: float | None = None
+    verdict: MoveVerdict | None = None
 
 
 @dataclass(frozen=True)
@@ -104,9 +105,12 @@ class DoneMove:
         return self.way.downtime_s if self.live is None else self.live.downtime_s
 
 
-def move_vm(services: Services, vm: Vm, options: MoveOptions, *, to: str | None = None) -> DoneMove:
+def move_vm(
+    services: Services, vm: Vm, options: MoveOptions, *, to: str | None = None, gpus: Sequence[str] = ()
+) -> DoneMove:
     """Move a VM. One that ran runs again, on the new host, or on its old one when the move fails.
 
+    to: the host it must go to. gpus: the addresses of the GPUs there, () for any.
     Raises what `plan_move` raises, with nothing changed, and the errors of the hosts.
     """
     for one, held in cut_short(services, [vm]):
@@ -114,10 +118,10 @@ def move_vm(services: Services, vm: Vm, options: MoveOptions, *, to: str | None 
         with services.store.reading() as session:
             vm = session.vm(vm.request.tenant, vm.request.name) or vm
     with operation(services, "move-vm", replace(vm, uuid=move_subject(vm))):
-        way = choose_way(services, vm, options, to)
+        way = choose_way(services, vm, options, to, gpus)
         if way.against is not None and services.inventory.move_link(vm.host).network is not None:
             services.say(f"{vm.printed_name}: moves cold: {way.against}")
-        plan = plan_move(services, vm, to=way.to)
+        plan = plan_move(services, vm, to=way.to, gpus=gpus)
         if way.kind is MoveKind.LIVE and not services.goes_on:
             limit_s = options.max_downtime_s or vm.request.max_downtime_s
             moved = carry_out_live(services, plan, reason=options.reason, max_downtime_s=limit_s)
@@ -126,7 +130,9 @@ def move_vm(services: Services, vm: Vm, options: MoveOptions, *, to: str | None 
     return DoneMove(plan, way)
 
 
-def choose_way(services: Services, vm: Vm, options: MoveOptions, to: str | None = None) -> ChosenWay:
+def choose_way(
+    services: Services, vm: Vm, options: MoveOptions, to: str | None = None, gpus: Sequence[str] = ()
+) -> ChosenWay:
     """Choose the kindest allowed way of a move. The hosts are asked only where a live move can be at all.
 
     Raises StateError, which names what forbids it, where only a live move is allowed and none can be.
@@ -135,10 +141,12 @@ def choose_way(services: Services, vm: Vm, options: MoveOptions, to: str | None 
         return ChosenWay(MoveKind.COLD, to)
     if options.way is MoveWay.KINDEST and services.inventory.move_link(vm.host).network is None:
         return ChosenWay(MoveKind.COLD, to, f"the inventory names no network for moves of {vm.host}")
-    verdicts = check_move(services, vm, to, max_downtime_s=options.max_downtime_s, trusts_hosts=options.trusts_hosts)
+    verdicts = check_move(
+        services, vm, to, gpus=gpus, max_downtime_s=options.max_downtime_s, trusts_hosts=options.trusts_hosts
+    )
     for name, verdict in verdicts:
         if verdict.kind is MoveKind.LIVE:
-            return ChosenWay(MoveKind.LIVE, name, downtime_s=verdict.downtime_s)
+            return ChosenWay(MoveKind.LIVE, name, downtime_s=verdict.downtime_s, verdict=verdict)
     against = [f"{name}: {one.limit}" for name, verdict in verdicts for one in verdict.limits[:3]]
     if options.way is MoveWay.LIVE:
         raise StateError(
@@ -146,7 +154,8 @@ def choose_way(services: Services, vm: Vm, options: MoveOptions, to: str | None 
             context=against,
             hint=f"`vgpuctl move-vm {vm.printed_name} --check` says what helps; without --live-only it is stopped",
         )
-    return ChosenWay(MoveKind.COLD, to, against[0] if against else "there is no other host")
+    verdict_there = verdicts[0][1] if to is not None and verdicts else None
+    return ChosenWay(MoveKind.COLD, to, against[0] if against else "there is no other host", verdict=verdict_there)
 
 
 def carry_out(services: Services, plan: PlannedMove, options: MoveOptions) -> Vm:

@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""defrag --apply: the steps of a plan are made in order, by the way that the plan names, and end at a surprise."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, SIZE, operator, trust_network
+
+__all__ = ["operator"]
+
+FLEET = (3, "a40")
+"""Three equal hosts with one A40 each."""
+ROOM = ("defrag", "--for", "A40-48Q")
+APPLY = (*ROOM, "--apply", "--yes")
+
+
+@pytest.fixture(autouse=True)
+def spread(operator: Operator) -> Iterator[None]:
+    """Half of each GPU is taken, and the hosts' inventory trusts their network with moves."""
+    trust_network(operator)
+    for name in ("web", "db", "ci"):
+        operator.does("create-vm", name, *ACME, *SIZE, "--gpu", "A40-24Q", "--policy", "spread")
+    yield
+    for name in ("web", "db", "ci"):
+        operator.does("delete-vm", name, *ACME, "--yes", "--timeout", "0")
+
+
+def _places(operator: Operator) -> dict[str, str]:
+    return {one["vm"]["request"]["name"]: one["vm"]["host"] for one in operator.json("list-vms", "--refresh")}
+
+
+def test_a_plan_asks_its_hosts_and_is_made_live(operator: Operator) -> None:
+    before = _places(operator)
+    assert len(set(before.values())) == 3
+    planned = operator.json(*ROOM)
+    (step,) = planned["plan"]["steps"]
+    assert (step["way"], [one["outcome"] for one in planned["moves"]]) == ("live", ["planned"])
+    assert (planned["changed"], _places(operator)) == (False, before)
+    assert operator.json("list-events", "--kind", "moves-begun") == []
+    asked = operator.run(*ROOM, "--apply")
+    assert "Move 1 VM?" in asked.err
+    assert (asked.code, _places(operator)) == (2, before), asked.err
+    made = operator.json(*APPLY)
+    (move,) = made["moves"]
+    assert (made["changed"], move["outcome"], move["way"]) == (True, "moved", "live")
+    moved = move["step"]["name"].removeprefix("acme/")
+    assert _places(operator) == before | {moved: move["step"]["placement"]["host"]}
+    (told,) = operator.json("list-events", "--kind", "vm-moved-live")
+    assert told["detail"] == "defrag: room for A40-48Q"
+    (ended,) = operator.json("list-events", "--kind", "moves-ended")
+    assert (ended["subject"], ended["detail"]) == ("defrag", "room for A40-48Q")
+    assert ended["after"] == {"moved": 1, "failed": 0, "left": 0}
+    again = operator.json(*APPLY)
+    assert (again["changed"], again["moves"]) == (False, [])
+    assert len(operator.json("list-events", "--kind", "moves-begun")) == 1
+
+
+def test_a_step_that_fails_ends_the_run_and_the_next_run_plans_anew(operator: Operator, fleet: lab.LabFolder) -> None:
+    before = _places(operator)
+    for host in before.values():
+        lab.faults.begin(host, "move-refused", folder=fleet)
+    said = operator.run(*APPLY)
+    for host in before.values():
+        lab.faults.clear(host, folder=fleet)
+    assert said.code == 10, said.err
+    assert "0 of 1 move made" in said.err
+    assert "failed: " in said.err and "cannot move domain acme." in said.err
+    assert _places(operator) == before
+    (ended,) = operator.json("list-events", "--kind", "moves-ended", "--limit", "1")
+    assert ended["after"] == {"moved": 0, "failed": 1, "left": 0}
+    assert operator.json("list-reservations") == operator.json("repair") == []
+    assert operator.json(*APPLY)["moves"][0]["outcome"] == "moved"
+
+
+def test_no_step_begins_after_the_window(operator: Operator) -> None:
+    before = _places(operator)
+    said = operator.run(*APPLY, "--until", "2026-01-01T00:00")
+    assert said.code == 10, said.err
+    assert "left: no move begins after 2026-01-01 00:00 UTC" in said.err
+    assert _places(operator) == before
+
+
+def test_a_vm_is_stopped_only_where_somebody_agreed(operator: Operator) -> None:
+    (operator.inventory.parent / "group_vars/all.yml").unlink()
+    before = _places(operator)
+    refused = operator.is_refused(*APPLY)
+    assert "would be stopped for the move" in refused["message"]
+    assert "--allow-cold" in refused["hint"]
+    assert _places(operator) == before
+    made = operator.json(*APPLY, "--allow-cold", "--shutdown-timeout", "0")
+    assert [(one["outcome"], one["way"]) for one in made["moves"]] == [("moved", "cold")]
+    assert _places(operator) != before

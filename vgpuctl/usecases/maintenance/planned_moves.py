@@ -28,7 +28,7 @@ _PLANS = 6
 """Plans that are made before the last one is shown with the step that its host refuses."""
 
 
-class Outcome(StrEnum):
+class StepOutcome(StrEnum):
     """What became of a step."""
 
     PLANNED = "planned"
@@ -46,7 +46,7 @@ class MadeStep:
     """
 
     step: DefragStep
-    outcome: Outcome
+    outcome: StepOutcome
     way: WayKind
     downtime_s: float | None
     reason: str = ""
@@ -89,15 +89,15 @@ def make_steps(
         elif not stopped and spent_s + step.downtime_s > rules.max_downtime_s:
             stopped = f"it would exceed the downtime of {format_duration(rules.max_downtime_s)} in all"
         if stopped:
-            yield MadeStep(step, Outcome.LEFT, step.way, step.downtime_s, stopped)
+            yield MadeStep(step, StepOutcome.LEFT, step.way, step.downtime_s, stopped)
             stopped = _ENDED
             continue
         try:
             done = move(step)
         except VgpuctlError as error:
-            done = MadeStep(step, Outcome.FAILED, step.way, step.downtime_s, error.reason_of(step.name))
+            done = MadeStep(step, StepOutcome.FAILED, step.way, step.downtime_s, error.reason_of(step.name))
         spent_s += done.downtime_s or 0.0
-        stopped = _ENDED if done.outcome is Outcome.FAILED else ""
+        stopped = _ENDED if done.outcome is StepOutcome.FAILED else ""
         yield done
 
 
@@ -117,7 +117,7 @@ def carry_out(services: Services, kind: str, steps: Sequence[DefragStep], rules:
             ):
                 made.append(one)
     finally:
-        moved, failed = (sum(one.outcome is end for one in made) for end in (Outcome.MOVED, Outcome.FAILED))
+        moved, failed = (sum(one.outcome is end for one in made) for end in (StepOutcome.MOVED, StepOutcome.FAILED))
         counts = {"moved": moved, "failed": failed, "left": len(steps) - moved - failed}
         with services.store.transaction() as session:
             session.add_event(EventKind.MOVES_ENDED, kind, rules.why, after=counts)
@@ -133,7 +133,7 @@ def _move(services: Services, step: DefragStep, reason: str, rules: MoveRules) -
     done = move_vm(services, vm, options, to=target.host, gpus=[one.gpu for one in target.shares])
     doubt = None if done.live is None else done.live.state.doubt
     if doubt is not None:
-        return replace(_made(step, vm, done), outcome=Outcome.FAILED, reason=f"it is on {target.host}, but {doubt}")
+        return replace(_made(step, vm, done), outcome=StepOutcome.FAILED, reason=f"it is on {target.host}, but {doubt}")
     return _made(step, vm, done)
 
 
@@ -141,10 +141,10 @@ def _made(step: DefragStep, vm: Vm, done: DoneMove) -> MadeStep:
     if done.kind is MoveKind.LIVE:
         measured = done.way.verdict.downtime_s if done.live is None and done.way.verdict else None
         measured = done.live.downtime_s if done.live is not None else measured
-        return MadeStep(step, Outcome.MOVED, WayKind.LIVE, measured)
+        return MadeStep(step, StepOutcome.MOVED, WayKind.LIVE, measured)
     limits = () if done.way.verdict is None else done.way.verdict.limits
     down_s = COLD_DOWNTIME_S if vm.state is VmState.RUNNING else 0.0
-    return MadeStep(step, Outcome.MOVED, WayKind.COLD, down_s, limits[0].limit if limits else "")
+    return MadeStep(step, StepOutcome.MOVED, WayKind.COLD, down_s, limits[0].limit if limits else "")
 
 
 def _planned_vm(services: Services, step: DefragStep) -> Vm:
@@ -165,7 +165,7 @@ def rehearse(services: Services, steps: Sequence[DefragStep]) -> list[MadeStep]:
     """What each step would do: the way of each by its host, and the first that is refused. Nothing is written."""
     with services.rehearsed() as asked:
         made = list(make_steps(steps, _ANY_WAY, lambda step: _move(asked, step, "", _ANY_WAY), services.store.now))
-    return [replace(one, outcome=Outcome.PLANNED) if one.outcome is Outcome.MOVED else one for one in made]
+    return [replace(one, outcome=StepOutcome.PLANNED) if one.outcome is StepOutcome.MOVED else one for one in made]
 
 
 @dataclass(frozen=True)
@@ -210,18 +210,18 @@ def plan_room(
         known.update(
             (one.step.vm_uuid, VmWay(one.way, one.downtime_s or 0.0, one.reason))
             for one in made
-            if one.outcome is Outcome.PLANNED
+            if one.outcome is StepOutcome.PLANNED
         )
-        failed = next((one for one in made if one.outcome is Outcome.FAILED), None)
+        failed = next((one for one in made if one.outcome is StepOutcome.FAILED), None)
         if failed is not None:
             barred[failed.step.vm_uuid].add(failed.step.placement.host)
         elif sum(one.downtime_s or 0.0 for one in made) <= limits.downtime_s:
             break
-    planned = tuple(one for one in made if one.outcome is Outcome.PLANNED)
+    planned = tuple(one for one in made if one.outcome is StepOutcome.PLANNED)
     steps = tuple(
         replace(one.step, way=one.way, downtime_s=one.downtime_s or 0.0, reason=one.reason) for one in planned
     )
-    refused = tuple(one for one in made if one.outcome is not Outcome.PLANNED)
+    refused = tuple(one for one in made if one.outcome is not StepOutcome.PLANNED)
     return PlannedRoom(replace(found, plan=replace(found.plan, steps=steps)), planned, refused)
 
 

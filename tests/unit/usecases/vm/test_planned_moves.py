@@ -8,7 +8,7 @@ import pytest
 from vgpuctl.errors import NoCapacity, VgpuctlError
 from vgpuctl.model.placement import Placement
 from vgpuctl.scheduler.defrag.plan import DefragStep, WayKind
-from vgpuctl.usecases.maintenance.planned_moves import MadeStep, MoveRules, Outcome, make_steps
+from vgpuctl.usecases.maintenance.planned_moves import MadeStep, MoveRules, StepOutcome, make_steps
 
 STEPS = [
     DefragStep(name, f"acme/{name}", WayKind.LIVE, 2.0, "g1", ("0000:41:00.0",), Placement("g2", ()))
@@ -17,7 +17,7 @@ STEPS = [
 
 
 def _moves(step: DefragStep) -> MadeStep:
-    return MadeStep(step, Outcome.MOVED, WayKind.LIVE, 3.0)
+    return MadeStep(step, StepOutcome.MOVED, WayKind.LIVE, 3.0)
 
 
 def _made(rules: MoveRules, move: Callable[[DefragStep], MadeStep] = _moves, now: float = 0.0) -> list[tuple[str, str]]:
@@ -36,7 +36,7 @@ def _refuses(step: DefragStep) -> MadeStep:
 
 def _loses_state(step: DefragStep) -> MadeStep:
     if step.name == "acme/db":
-        return MadeStep(step, Outcome.FAILED, WayKind.LIVE, 3.0, "it is on g2, but it lost the state of its vGPU")
+        return MadeStep(step, StepOutcome.FAILED, WayKind.LIVE, 3.0, "it is on g2, but it lost the state of its vGPU")
     return _moves(step)
 
 

@@ -4,6 +4,7 @@
 import time
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -12,7 +13,7 @@ from tests.e2e.kills import kill_after, kill_points, side_effects
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.node.pools import api, pool, round_of, vms
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, SEEDED, operator, trust_network
+from tests.e2e.small_vms import ACME, SEEDED, SIZE, operator, trust_network
 from tests.e2e.witness import FleetWitness
 from tests.kubernetes_api import KubernetesApi
 
@@ -265,6 +266,25 @@ def test_a_vm_takes_its_reservation_along_while_it_runs(operator: Operator) -> N
     later.does("uncordon-host", host)
     later.does(*DELETE)
     operator.does("cancel-reservation", "--yes", "now", *ACME)
+
+
+def test_an_upgrade_says_how_vms_leave_their_hosts(operator: Operator) -> None:
+    """The hosts are asked about a few VMs; of many VMs, what the store has of the hosts decides."""
+    operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
+
+    def leaves() -> dict[str, dict[str, Any]]:
+        plan = operator.json("plan-upgrade", "--kernel", "6.12.0")
+        return {vm["name"]: vm for host in plan["hosts"] for vm in host["vms"]}
+
+    assert {(one["leaves"], one["not_live"]) for one in leaves().values()} == {("live", None)}
+    operator.does("create-vm", "more", *ACME, "--count", "16", *SIZE)
+    found = leaves()
+    assert {one["leaves"] for one in found.values()} == {"not-looked-at"}
+    assert "NVML" in str(found["acme/web"]["not_looked_at"])
+    (operator.inventory.parent / "group_vars/all.yml").unlink()
+    cold = leaves()["acme/web"]
+    assert (cold["leaves"], "names no network" in cold["not_live"]) == ("cold", True)
+    operator.delete_all_vms()
 
 
 def test_a_node_that_moves_live_is_not_drained(operator: Operator, api: KubernetesApi, pool: tuple[str, ...]) -> None:

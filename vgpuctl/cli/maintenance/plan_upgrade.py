@@ -12,6 +12,7 @@ from vgpuctl.cli.options.numbers import WholeRange
 from vgpuctl.cli.shown.json_output import JsonOutput, WithFields
 from vgpuctl.cli.shown.output import print_line, print_table, say
 from vgpuctl.errors import UsageError
+from vgpuctl.model.move_verdict import NOT_LOOKED_AT
 from vgpuctl.model.plural import counted
 from vgpuctl.planner.upgrade import UpgradePlan, UpgradeStep, UpgradeTarget, UpgradeVm
 
@@ -57,7 +58,8 @@ def command(
     guest does not work with the new host driver. With --refresh the vGPUs of running VMs tell the guest drivers;
     --guest-driver names others, or overrides them. Of several hosts, VMs are counted, and named where they stop or
     their guest breaks.
-    SEEN is when the host last answered.
+    LEAVE is how running VMs would leave the host: live, cold, pinned, blocked. Of many VMs, hosts are not asked: `not
+    looked at` are those against whose live move nothing is known. SEEN is when the host last answered.
     """
     from vgpuctl.cli.forms.services import report_failures, services
     from vgpuctl.usecases.maintenance.plan_upgrade import plan_upgrade
@@ -90,7 +92,7 @@ def _print(plan: UpgradePlan, seen: Mapping[str, str]) -> None:
     if plan.without_driver:
         say(f"no NVIDIA driver runs there, none is planned: {', '.join(plan.without_driver)}")
     print_table(
-        ["BATCH", "HOST", "GPUS", "DRIVER", "KERNEL", "RUNNING", "VMS", "REMARK", "SEEN"],
+        ["BATCH", "HOST", "GPUS", "DRIVER", "KERNEL", "RUNNING", "VMS", "LEAVE", "REMARK", "SEEN"],
         [
             (
                 host.batch,
@@ -100,6 +102,7 @@ def _print(plan: UpgradePlan, seen: Mapping[str, str]) -> None:
                 host.kernel,
                 _running(host),
                 _counts([vm.verdict for vm in host.vms]),
+                _counts([vm.leaves.replace("-", " ") for vm in host.vms if vm.leaves is not None]),
                 "first of its kind: go on when it is proven" if host.is_first else None,
                 seen.get(host.name),
             )
@@ -171,6 +174,10 @@ def _print_host(host: UpgradeStep) -> None:
 
 def _vm_line(vm: UpgradeVm) -> str:
     to = f" to {vm.to}" if vm.to else f" ({vm.reason})" if vm.reason else ""
+    if vm.leaves == NOT_LOOKED_AT:
+        to += f", live or cold: its hosts were not asked about {', '.join(vm.not_looked_at)}"
+    elif vm.leaves is not None:
+        to += f", {vm.leaves}" + (f": {vm.not_live}" if vm.to and vm.not_live else "")
     guest = ""
     if vm.guest is not None:
         guest = f"; guest driver {vm.guest_driver or 'unknown'}: {vm.guest.verdict} ({vm.guest.reason})"

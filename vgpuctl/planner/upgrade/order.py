@@ -22,6 +22,9 @@ class UpgradeVm:
 
     apart: its anti-affinity group, None without. has_vgpu: its guest runs NVIDIA's vGPU driver. guest_driver: None
     where nothing reports it. runs: as it was last observed. is_unknown: its host gives no answer; then as declared.
+    leaves: how a running VM would leave its host: live, cold, pinned, blocked, or `not-looked-at` where nothing that is
+    known forbids a live move and its hosts were not asked. not_live: what forbids a live move, in short. not_looked_at:
+    what only its hosts can tell.
     """
 
     name: str
@@ -34,6 +37,9 @@ class UpgradeVm:
     guest_driver: str | None = None
     guest: GuestCheck | None = None
     is_unknown: bool = False
+    leaves: str | None = None
+    not_live: str | None = None
+    not_looked_at: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

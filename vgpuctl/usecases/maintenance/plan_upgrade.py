@@ -9,6 +9,8 @@ from vgpuctl.errors import NotFound, UsageError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.model.constraints import Together
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.move_verdict import NOT_LOOKED_AT, MoveKind
+from vgpuctl.model.move_verdict import kind_of as way_left
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.planner.upgrade import UpgradeHost, UpgradePlan, UpgradeTarget, UpgradeVm
 from vgpuctl.planner.upgrade import plan_upgrade as plan
@@ -21,7 +23,11 @@ from vgpuctl.usecases.observed.guest_driver import seen_drivers
 from vgpuctl.usecases.observed.observations import Observation, observations, readings_in_words
 from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.vm.move_check import judge_by_kept_facts
+from vgpuctl.usecases.vm.move_vm import MoveWay
 
+_MANY_QUESTIONS = 50
+"""With more VMs times hosts, no host is asked how a VM would leave: what the store has of it decides."""
 _MANY_VMS = 10
 """With more, the user is told what takes the time: a fifth of a second for each."""
 
@@ -70,16 +76,24 @@ def plan_upgrade(
     away = sum(vm.host in {one.name for one in seen.capacities} for vm in vms)
     if away > _MANY_VMS:
         services.say(f"looking where {away} VMs can go")
+    asks = away * len(seen.capacities) <= _MANY_QUESTIONS
+    way = MoveWay.KINDEST if asks else MoveWay.COLD
+    if not asks:
+        services.say(
+            "of so many VMs no host is asked about live moves; `vgpuctl move-vm --check` asks about chosen ones"
+        )
     with services.rehearsed() as rehearsed:
         for capacity in seen.capacities:
             try:
-                drained = {one.subject: one for one in plan_drain(rehearsed, capacity.name, DrainOptions(stops=True))}
+                planned = plan_drain(rehearsed, capacity.name, DrainOptions(stops=True, way=way))
             except VgpuctlError as error:
                 failures.append((capacity.name, error))
                 continue
+            drained = {one.subject: one for one in planned}
             here = [vm for vm in vms if vm.host == capacity.name]
             told = tuple(
                 _vm(
+                    rehearsed,
                     vm,
                     observed[vm.uuid],
                     leases,
@@ -104,10 +118,13 @@ def _read_guest_drivers(services: Services, hosts: Sequence[str]) -> dict[tuple[
     }
 
 
-def _vm(vm: Vm, seen: Observation, leases: list[Lease], drained: Drained, guest_driver: str | None) -> UpgradeVm:
+def _vm(
+    services: Services, vm: Vm, seen: Observation, leases: list[Lease], drained: Drained, guest_driver: str | None
+) -> UpgradeVm:
     constraints = vm.request.constraints
     apart = constraints.group if constraints.together in (Together.APART, Together.PREFER_APART) else None
     kinds = [kind_of(lease.share.sharing) for lease in leases if lease.vm_uuid == vm.uuid]
+    leaves, not_live, not_looked_at = _leaving(services, vm, drained)
     return UpgradeVm(
         _name(vm),
         vm.state is not VmState.STOPPED and seen.known_state in (None, DomainState.RUNNING),
@@ -118,7 +135,23 @@ def _vm(vm: Vm, seen: Observation, leases: list[Lease], drained: Drained, guest_
         None if apart is None else f"{vm.request.tenant}/{apart}",
         guest_driver,
         is_unknown=seen.known_state is None,
+        leaves=leaves,
+        not_live=not_live,
+        not_looked_at=not_looked_at,
     )
+
+
+def _leaving(services: Services, vm: Vm, drained: Drained) -> tuple[str | None, str | None, tuple[str, ...]]:
+    """How a VM would leave its host, what forbids a live move, and what only the hosts can tell."""
+    if vm.state is VmState.STOPPED:
+        return None, None, ()
+    if drained.way is MoveKind.LIVE or drained.not_live is not None:
+        return drained.way, drained.not_live, ()
+    verdict = judge_by_kept_facts(services, vm, drained.to, drained.reason or "")
+    known = [one for one in verdict.limits if one.code != NOT_LOOKED_AT]
+    if known:
+        return str(way_left(known)), known[0].limit, ()
+    return NOT_LOOKED_AT, None, verdict.not_looked_at
 
 
 def _name(vm: Vm) -> str:

@@ -51,6 +51,8 @@ _LOOK_OF_CODE = {
 """The rule of a refusal of the scheduler; every other one says that the host has no equal share."""
 _PLACED = ("host-silent", "host-closed", "cordon", "gpu-health", "reservation", "licence", "no-equal-share")
 """Rules that the scheduler has asked when it places a VM. A licence's seat stays with the VM."""
+_LOOKED_THERE = ("name-taken", "mac-taken", "network", "host-parts", "disks")
+"""Rules about which the other host is asked, for a cold move too."""
 
 
 @dataclass(frozen=True)
@@ -142,19 +144,69 @@ def _place(search: MoveSearch, vm: Vm, name: str, gpus: Sequence[str]) -> Placem
 
 
 def _read_source(services: Services, vm: Vm, max_downtime_s: float | None) -> _Source:
-    with services.store.reading() as session:
-        leases = tuple(sorted(session.leases(vm_uuid=vm.uuid), key=lambda one: one.index))
-        volumes = session.volumes(vm_uuid=vm.uuid, host=vm.host)
-        node = session.node_of_vm(vm.uuid)
-        pool = None if node is None else session.node_pool(node.tenant, node.pool)
+    leases = _leases_of(services, vm)
     attachments = attachments_of(services, vm)
-    bound = [one.network.printed_name for one in attachments if one.network.request.host is not None]
     facts = read_facts(services, vm.host)
     hypervisor = services.host(vm.host).hypervisor
     state = hypervisor.state(vm.domain_name, uuid=vm.uuid)
     is_running = state is not None and state.is_active()
     here = move_host(vm.host, facts, *move_facts.read_host(hypervisor), [one.share.gpu for one in leases])
-    moving = MovingVm(
+    moving = _moving(services, vm, attachments, max_downtime_s, is_running=is_running)
+    if not is_running:
+        return _Source(vm, leases, attachments, moving, facts, here, None, MovedDomain(), None)
+    domain = move_facts.read_moved_domain(hypervisor, vm.uuid, own=shares_of(leases))
+    xml, rate = hypervisor.xml(vm.domain_name), move_facts.read_dirty_rate(hypervisor, vm.uuid)
+    return _Source(vm, leases, attachments, moving, facts, here, xml, domain, rate)
+
+
+def judge_by_kept_facts(services: Services, vm: Vm, to: str | None, against: str = "") -> MoveVerdict:
+    """Judge a move of a VM to a host where a plan has found a place for it, by what the store has. No host is asked.
+
+    What only the hosts can tell is a limit of its own, so a running VM's verdict is never `live`. to: None for a VM
+    that has no place; against: why.
+    """
+    attachments, leases = attachments_of(services, vm), _leases_of(services, vm)
+    with services.store.reading() as session:
+        known, there = session.facts(vm.host), None if to is None else session.facts(to)
+    facts = None if known is None else known.facts
+    here = move_host(vm.host, facts, None, None, [one.share.gpu for one in leases])
+    moving = _moving(services, vm, attachments, vm.request.max_downtime_s, is_running=vm.state is VmState.RUNNING)
+    placement = None if to is None else _place(MoveSearch(services, vm.host, [to]), vm, to)
+    if to is None or there is None or not isinstance(placement, Placement):
+        looks = {"quota": "", "no-equal-share": against or str(placement)}
+        gpus = tuple(moved_gpu(one, None, facts, None, None) for one in leases)
+        target = MoveHost("other hosts" if to is None else to)
+        return judge_move(MoveCase(moving, here, target, gpus, MovedDomain(), MoveTransfer(None, 0, None), looks))
+    bandwidth, network = _way_between(services, vm.host, to)
+    gpus = tuple(
+        moved_gpu(lease, share, facts, there.facts, None)
+        for lease, share in zip(leases, placement.shares, strict=False)
+    )
+    target = move_host(to, there.facts, None, None, [one.gpu for one in placement.shares])
+    looks = {
+        **dict.fromkeys(("quota", *_PLACED, *_LOOKED_THERE), ""),
+        "guest-cells": _other_cells(vm, placement),
+        "move-network": network,
+        "lost-before": lost_before(services, here, target),
+    }
+    link = MoveTransfer(bandwidth, vm.request.memory_mib * MIB, None)
+    return judge_move(MoveCase(moving, here, target, gpus, MovedDomain(), link, looks))
+
+
+def _leases_of(services: Services, vm: Vm) -> tuple[Lease, ...]:
+    with services.store.reading() as session:
+        return tuple(sorted(session.leases(vm_uuid=vm.uuid), key=lambda one: one.index))
+
+
+def _moving(
+    services: Services, vm: Vm, attachments: Sequence[Attachment], max_downtime_s: float | None, *, is_running: bool
+) -> MovingVm:
+    with services.store.reading() as session:
+        volumes = session.volumes(vm_uuid=vm.uuid, host=vm.host)
+        node = session.node_of_vm(vm.uuid)
+        pool = None if node is None else session.node_pool(node.tenant, node.pool)
+    bound = [one.network.printed_name for one in attachments if one.network.request.host is not None]
+    return MovingVm(
         vm.printed_name,
         is_running=is_running,
         is_finished=vm.state in (VmState.RUNNING, VmState.STOPPED),
@@ -167,11 +219,6 @@ def _read_source(services: Services, vm: Vm, max_downtime_s: float | None) -> _S
         cluster=None if pool is None else _cluster(pool),
         gang=vm.gang,
     )
-    if not is_running:
-        return _Source(vm, leases, attachments, moving, facts, here, None, MovedDomain(), None)
-    domain = move_facts.read_moved_domain(hypervisor, vm.uuid, own=shares_of(leases))
-    xml, rate = hypervisor.xml(vm.domain_name), move_facts.read_dirty_rate(hypervisor, vm.uuid)
-    return _Source(vm, leases, attachments, moving, facts, here, xml, domain, rate)
 
 
 def _cluster(pool: NodePool) -> str:

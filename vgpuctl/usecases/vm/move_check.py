@@ -171,7 +171,7 @@ def judge_by_kept_facts(services: Services, vm: Vm, to: str | None, against: str
     facts = None if known is None else known.facts
     here = move_host(vm.host, facts, None, None, [one.share.gpu for one in leases])
     moving = _moving(services, vm, attachments, vm.request.max_downtime_s, is_running=vm.state is VmState.RUNNING)
-    placement = None if to is None else _place(MoveSearch(services, vm.host, [to]), vm, to)
+    placement = None if to is None else _place(MoveSearch(services, vm.host, [to]), vm, to, ())
     if to is None or there is None or not isinstance(placement, Placement):
         looks = {"quota": "", "no-equal-share": against or str(placement)}
         gpus = tuple(moved_gpu(one, None, facts, None, None) for one in leases)

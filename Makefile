@@ -54,7 +54,7 @@ test-moves: ## Prove that VMs move with their vGPUs between two emulated hosts w
 	@if grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then \
 		bash scripts/setup other-debian && scripts/other-debian make test-moves "ROUNDS=$(ROUNDS)"; \
 	else \
-		bash scripts/setup test && ROUNDS=$(ROUNDS) .venv/bin/python -m pytest -v tests/moves/hosts_proof.py; \
+		bash scripts/setup test && ROUNDS=$(ROUNDS) .venv/bin/python -m pytest -v tests/moves/hosts_proof.py tests/moves/commands_proof.py; \
 	fi
 
 test-boot: ## Boot a Debian 13 host with systemd, and a guest with Linux (10 minutes, a download the first time)

@@ -21,7 +21,7 @@ import libvirt
 import vgpuctl_lab as lab
 from tests.lab_fixtures import KernelHost
 from vgpuctl_lab.cards import parse_host
-from vgpuctl_lab.faults import KINDS
+from vgpuctl_lab.faults import KINDS, SIMULATED_ONLY
 
 NAMES = ("a", "b")
 CARDS = "a40:vf-profile,a40:mdev-vf,t4:mdev,flex-170:vf"
@@ -116,7 +116,7 @@ class MoveHost:
 
     def end_faults(self) -> None:
         """End the faults of moves of all cards."""
-        kinds = " ".join(kind for kind in KINDS if kind.startswith("move-"))
+        kinds = " ".join(kind for kind in KINDS if kind.startswith("move-") and kind not in SIMULATED_ONLY)
         cards = " ".join(way.card for way in Way if way is not Way.INTEL)
         each = "echo fault $card $kind 0 >/proc/vgpulab/control"
         self.run(f"for card in {cards}; do for kind in {kinds}; do {each}; done; done")
@@ -154,6 +154,19 @@ class MoveHost:
                 self._connection.close()
             self._connection = None
         self.machine.close()
+
+
+def words_in(host: MoveHost, path: str, *, after: int = 0) -> Words:
+    """Wait until a guest has written a line with a later count to this file of its serial port."""
+    found: list[Words] = []
+
+    def has_line() -> bool:
+        lines = _LINE.findall(host.machine.run(f"tail -n 3 {path}")[1])
+        found[:] = [_words(*one) for one in lines if int(one[0], 16) > after][-1:]
+        return bool(found)
+
+    wait_for(has_line, f"a guest counts in {path} of {host.name}")
+    return found[0]
 
 
 @dataclass(frozen=True)
@@ -248,15 +261,7 @@ class Guest:
 
     def says(self, host: MoveHost, *, after: int = 0) -> Words:
         """Wait for a line of the guest with a later count."""
-        found: list[Words] = []
-
-        def has_line() -> bool:
-            lines = _LINE.findall(host.machine.run(f"tail -n 3 {_SERIAL.format(name=self.name)}")[1])
-            found[:] = [_words(*one) for one in lines if int(one[0], 16) > after][-1:]
-            return bool(found)
-
-        wait_for(has_line, f"{self.name} counts on {host.name}")
-        return found[0]
+        return words_in(host, _SERIAL.format(name=self.name), after=after)
 
     def qemu_status(self, host: MoveHost) -> str:
         """What its QEMU says of itself, such as `inmigrate` or `postmigrate`."""

@@ -17,7 +17,7 @@ from uuid import uuid4
 import libvirt
 import pytest
 
-from tests.moves.hosts import LIVE, Device, Guest, MoveHost, Way, make_device, move, two_hosts, wait_for
+from tests.moves.hosts import LIVE, Device, Guest, MoveHost, Way, make_device, move, wait_for
 
 pytestmark = pytest.mark.timeout(1800)
 ROUNDS = int(os.environ.get("ROUNDS") or 1)
@@ -30,25 +30,9 @@ Make = Callable[..., Device]
 Start = Callable[..., Guest]
 
 
-@pytest.fixture(scope="module")
-def hosts() -> Iterator[tuple[MoveHost, MoveHost]]:
-    with two_hosts() as both:
-        yield both
-
-
 @pytest.fixture(autouse=True, params=range(1, ROUNDS + 1), ids="round{}".format)
 def round_number(request: pytest.FixtureRequest) -> int:
     return int(request.param)
-
-
-@pytest.fixture
-def a(hosts: tuple[MoveHost, MoveHost]) -> MoveHost:
-    return hosts[0]
-
-
-@pytest.fixture
-def b(hosts: tuple[MoveHost, MoveHost]) -> MoveHost:
-    return hosts[1]
 
 
 @pytest.fixture

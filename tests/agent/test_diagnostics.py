@@ -160,6 +160,16 @@ def test_what_qemu_says_is_evidence_since_the_last_start(tmp_path: Path) -> None
     assert lines(tmp_path, trees) == [("group-open", "t.a", SAID.strip())]
 
 
+@pytest.mark.parametrize("device", ["18ea573d-2ffa-4514-8fae-ca74307dbdd8", "0000:c1:00.4"])
+def test_what_qemu_says_of_a_device_while_libvirt_lets_it_run_has_no_time(device: str, tmp_path: Path) -> None:
+    said = f"{device}: Failed setting device state to RUNNING_P2P. Recover state is ERROR. Resetting device: Invalid"
+    trees = {
+        "/etc/libvirt/qemu/t.a.xml": domain(f"{LOGS}/t.a-serial.log"),
+        f"{LOGS}/t.a.log": f"{STARTED}LC_ALL=C \\\n-append '{said}' \\\n{said}\n",
+    }
+    assert lines(tmp_path, trees) == [("vgpu-state-lost", "t.a", said)]
+
+
 def test_a_definition_that_cannot_be_read_is_told(tmp_path: Path) -> None:
     root = machine.build(
         tmp_path / "root", machine.BASE, {"/etc/libvirt/qemu/t.a.xml": "<domain", f"{LOGS}/t.a.log": STARTED + SAID}

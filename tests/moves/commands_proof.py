@@ -5,17 +5,19 @@
 """
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import libvirt
 import pytest
 import yaml
 
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME
 from tests.e2e.witness import Witness
-from tests.moves.hosts import MoveHost, Way, Words, words_in
+from tests.moves.hosts import MoveHost, Way, Words, make_device, qemu_status, wait_for, words_in
 
 pytestmark = pytest.mark.timeout(1800)
 
@@ -191,5 +193,101 @@ def test_a_state_that_is_refused_before_leaves_the_vm_where_it_runs(fleet: Fleet
     assert "cannot move domain acme.web from a to b" in said
     # QEMU resets a vGPU whose state it could not save.
     fleet.runs_on(fleet.a, before, whole=fault != "move-refused")
+    assert fleet.state() == had
+    fleet.has_nothing_left()
+
+
+def test_a_suspended_vm_goes_on_after_a_reboot_on_another_vgpu(fleet: Fleet) -> None:
+    before = fleet.create(Way.PROFILE)
+    function = fleet.vm()["leases"][0]["share"]["function"]
+    had = states(fleet.a)
+    fleet.operator.does("suspend-vm", *WEB, "--hold", "release")
+    assert states(fleet.a) == []
+    fleet.a.reboot()
+    taken = make_device(fleet.a, Way.PROFILE, GPUS[Way.PROFILE], int(function.rpartition(".")[2]))
+    assert taken.address == function
+    try:
+        fleet.operator.does("resume-vm", *WEB)
+        fleet.runs_on(fleet.a, before)
+        assert fleet.vm()["leases"][0]["share"]["function"] != function
+        assert states(fleet.a) == had
+        fleet.has_nothing_left()
+    finally:
+        fleet.delete()
+        taken.delete()
+
+
+def test_a_resumed_vm_without_its_state_is_told(fleet: Fleet) -> None:
+    before = fleet.create(Way.MDEV_PF)
+    fleet.operator.does("suspend-vm", *WEB)
+    fleet.a.fault(Way.MDEV_PF, "move-load-refused", 1)
+    said = refused(fleet, "resume-vm", *WEB)
+    assert "acme/web runs on a, but it lost the state of its vGPU on the way and must be restarted" in said
+    fleet.runs_on(fleet.a, before, whole=False)
+
+
+@contextmanager
+def killed(fleet: Fleet) -> Iterator[None]:
+    """A live move that is killed at the end of the block."""
+    client = fleet.operator.start(*LIVE)
+    try:
+        yield
+    finally:
+        client.kill()
+        client.wait()
+
+
+def test_a_move_that_is_killed_while_the_state_is_sent_is_repaired(fleet: Fleet) -> None:
+    before = fleet.create(Way.MDEV_PF)
+    had = fleet.state()
+    fleet.a.fault(Way.MDEV_PF, "move-state", 256)
+    fleet.a.fault(Way.MDEV_PF, "move-bandwidth", 4)
+    with killed(fleet):
+        wait_for(lambda: job(fleet.a).get("data_processed", 0) > 0, "the state is sent")
+    fleet.a.end_faults()
+    fleet.operator.does("repair")
+    fleet.runs_on(fleet.a, before)
+    fleet.has_nothing_left()
+    assert fleet.state() == had
+
+
+@pytest.mark.parametrize("end", ["source", "target"])
+def test_a_move_that_is_killed_after_the_state_was_sent_is_repaired(fleet: Fleet, end: str) -> None:
+    """Before the target is told to let it run, and while the target does so."""
+    before = fleet.create(Way.MDEV_PF)
+    host = fleet.a if end == "source" else fleet.b
+    host.fault(Way.MDEV_PF, "move-sleep", 4000)
+    with killed(fleet):
+        wait_for(lambda: is_halted(fleet, end), "the VM was halted for its move")
+    host.end_faults()
+    fleet.operator.does("repair")
+    fleet.runs_on(fleet.a if end == "source" else fleet.b, before)
+    fleet.has_nothing_left()
+
+
+def job(host: MoveHost) -> dict[str, Any]:
+    """What libvirt says of the VM's job, empty without one."""
+    try:
+        return dict(host.domain(DOMAIN).jobStats())
+    except libvirt.libvirtError:
+        return {}
+
+
+def is_halted(fleet: Fleet, end: str) -> bool:
+    """True once the VM stands still: its state still has to be sent, or the target's QEMU has all of it."""
+    if fleet.a.domain(DOMAIN).state()[0] != libvirt.VIR_DOMAIN_PAUSED:
+        return False
+    return end == "source" or qemu_status(fleet.a, DOMAIN) == "postmigrate"
+
+
+def test_a_halt_that_would_be_too_long_ends_the_move(fleet: Fleet) -> None:
+    before = fleet.create(Way.MDEV_PF)
+    had = fleet.state()
+    fleet.a.fault(Way.MDEV_PF, "move-state", 256)
+    fleet.a.fault(Way.MDEV_PF, "move-dirty", 64)
+    fleet.a.fault(Way.MDEV_PF, "move-bandwidth", 16)
+    said = refused(fleet, *LIVE, "--max-downtime", "1")
+    assert "and the guest may be halted for 1 s only" in said
+    fleet.runs_on(fleet.a, before)
     assert fleet.state() == had
     fleet.has_nothing_left()

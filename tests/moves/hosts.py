@@ -147,6 +147,12 @@ class MoveHost:
         """The kernel's lines about moves."""
         return [line for line in self.run("dmesg").splitlines() if "vGPU migration:" in line]
 
+    def reboot(self) -> None:
+        """Switch it off and on, and make its VFs again."""
+        self.close()
+        self.machine.reboot()
+        self.run("/usr/lib/nvidia/sriov-manage -e ALL")
+
     def close(self) -> None:
         """End its connections."""
         if self._connection is not None:
@@ -167,6 +173,12 @@ def words_in(host: MoveHost, path: str, *, after: int = 0) -> Words:
 
     wait_for(has_line, f"a guest counts in {path} of {host.name}")
     return found[0]
+
+
+def qemu_status(host: MoveHost, name: str) -> str:
+    """What the QEMU of a domain says of itself, such as `inmigrate` or `postmigrate`."""
+    answer = host.run(f"virsh -q -c qemu:///system qemu-monitor-command {name} --hmp info status")
+    return answer.strip().partition("(")[2].rstrip(")") or answer.strip()
 
 
 @dataclass(frozen=True)
@@ -262,11 +274,6 @@ class Guest:
     def says(self, host: MoveHost, *, after: int = 0) -> Words:
         """Wait for a line of the guest with a later count."""
         return words_in(host, _SERIAL.format(name=self.name), after=after)
-
-    def qemu_status(self, host: MoveHost) -> str:
-        """What its QEMU says of itself, such as `inmigrate` or `postmigrate`."""
-        answer = host.run(f"virsh -q -c qemu:///system qemu-monitor-command {self.name} --hmp info status")
-        return answer.strip().partition("(")[2].rstrip(")") or answer.strip()
 
     def there(self, domain: libvirt.virDomain, devices: Sequence[Device], *, saved: bool = False) -> str:
         """The definition for a target: the source's migratable one, or the saved one, with what is the target's."""

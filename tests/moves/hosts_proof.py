@@ -17,7 +17,7 @@ from uuid import uuid4
 import libvirt
 import pytest
 
-from tests.moves.hosts import LIVE, Device, Guest, MoveHost, Way, make_device, move, wait_for
+from tests.moves.hosts import LIVE, Device, Guest, MoveHost, Way, make_device, move, qemu_status, wait_for
 
 pytestmark = pytest.mark.timeout(1800)
 ROUNDS = int(os.environ.get("ROUNDS") or 1)
@@ -338,7 +338,7 @@ def test_a_client_killed_after_the_state_was_sent(a: MoveHost, b: MoveHost, make
     a.fault(Way.MDEV_PF, "move-sleep", 500)
     with moved_by_a_process(guest, there, "switchover") as client:
         os.waitpid(client.pid, os.WUNTRACED)
-        wait_for(lambda: guest.qemu_status(a) == "postmigrate", "QEMU has sent everything")
+        wait_for(lambda: qemu_status(a, guest.name) == "postmigrate", "QEMU has sent everything")
         for host in (a, b):
             assert host.domain("mover").state() == [libvirt.VIR_DOMAIN_PAUSED, libvirt.VIR_DOMAIN_PAUSED_MIGRATION]
         assert there.state["migration"] == "resuming", "it is loaded when the VM is started"

@@ -12,6 +12,9 @@ from vgpuctl_lab.simulated.machine.state import Domain, MachineFolder, State
 from vgpuctl_lab.simulated.machine.virsh import DOMAINS
 
 QEMU_LOGS = "var/log/libvirt/qemu"
+# What leads a line: libvirt's time, and the time and the name that QEMU gives its own messages (`-msg timestamp=on`).
+_BY_LIBVIRT = "%Y-%m-%d %H:%M:%S.000+0000: "
+BY_QEMU = "%Y-%m-%dT%H:%M:%S.000000Z qemu-system-x86_64: "
 NO_NODES: Mapping[str, int] = {}
 WEDGED = "vf-wedged"
 # A QEMU killed before this age wedges its VFs.
@@ -63,14 +66,13 @@ def start(
     log_of_qemu(machine, name, f"starting up libvirt version: {version}, hostname: {machine.folder.name}")
 
 
-def log_of_qemu(machine: MachineFolder, name: str, line: str, *, by_qemu: bool = False) -> None:
-    """Write a line into libvirt's log of a domain's QEMU. by_qemu: in QEMU's own form (`-msg timestamp=on`)."""
+def log_of_qemu(machine: MachineFolder, name: str, line: str, *, form: str = _BY_LIBVIRT) -> None:
+    """Write a line into libvirt's log of a domain's QEMU. form: what leads the line, for strftime()."""
     path = machine.root / QEMU_LOGS / f"{name}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
-    form = "%Y-%m-%dT%H:%M:%S.000000Z qemu-system-x86_64:" if by_qemu else "%Y-%m-%d %H:%M:%S.000+0000:"
     now = time.strftime(form, time.gmtime(machine.state().now()))
     with path.open("a") as file:
-        file.write(f"{now} {line}\n")
+        file.write(f"{now}{line}\n")
 
 
 def _keep_file(machine: MachineFolder, vm_uuid: str, domain: Domain, xml: str | None) -> None:

@@ -3,7 +3,7 @@
 
 from collections.abc import Sequence
 
-from vgpuctl_lab.simulated.machine.domains import log_of_qemu
+from vgpuctl_lab.simulated.machine.domains import BY_QEMU, log_of_qemu
 from vgpuctl_lab.simulated.machine.state import Domain, MachineFolder, State, Vgpu
 from vgpuctl_lab.simulated.machine.transfer import Rates
 
@@ -103,7 +103,7 @@ def cannot_be_saved(machine: MachineFolder, vm_uuid: str) -> str | None:
         return None
     name = vgpu_names(machine, vm_uuid)[0]
     machine.log(f"NVRM: vGPU migration: {name}: the state cannot be saved")
-    return _reset(machine, vm_uuid, "STOP_COPY", "Input/output error")
+    return _reset(machine, vm_uuid, "STOP_COPY", "Input/output error", BY_QEMU)
 
 
 def refused_early(target: MachineFolder, vm_uuid: str, types: Sequence[NamedType]) -> bool:
@@ -132,14 +132,15 @@ def refused_late(target: MachineFolder, vm_uuid: str, types: Sequence[NamedType]
 
 def lose_state(machine: MachineFolder, vm_uuid: str) -> None:
     """Let QEMU reset the vGPU whose driver has refused its state; its log alone tells."""
-    _reset(machine, vm_uuid, "RUNNING_P2P", "Invalid argument")
+    # During a command of libvirt, QEMU writes neither time nor name before what it says.
+    _reset(machine, vm_uuid, "RUNNING_P2P", "Invalid argument", "")
 
 
-def _reset(machine: MachineFolder, vm_uuid: str, state: str, error: str) -> str:
+def _reset(machine: MachineFolder, vm_uuid: str, state: str, error: str, form: str) -> str:
     """Let QEMU reset a vGPU that does not get into a state of its migration. Returns what QEMU says."""
     name = vgpu_names(machine, vm_uuid)[0]
     said = f"{name}: Failed setting device state to {state}. Recover state is ERROR. Resetting device: {error}"
-    log_of_qemu(machine, machine.state().domains[vm_uuid].name, said, by_qemu=True)
+    log_of_qemu(machine, machine.state().domains[vm_uuid].name, said, form=form)
     return said
 
 

@@ -91,6 +91,25 @@ def test_a_move_that_is_killed_anywhere_leaves_one_running_vm(operator: Operator
     assert fleet_witness.state() == before
 
 
+def test_what_libvirt_left_halted_on_the_old_host_is_ended(operator: Operator, fleet_witness: FleetWitness) -> None:
+    """The client died when the target let the VM run: nobody told the source, which keeps it halted for ever."""
+    before = fleet_witness.state()
+    (made,) = operator.json(*CREATE)
+    uuid, source = made["vm"]["uuid"], made["vm"]["host"]
+    kill_after(operator, "run", *MOVE)
+    with libvirt_of(operator.inventory, source) as there:
+        left = f"<name>acme.web</name><uuid>{uuid}</uuid><memory>98304</memory><os><type>hvm</type></os>"
+        there.connection.createXML(f"<domain type='kvm'>{left}</domain>").suspend()
+    assert _domains(operator, source) == {"acme.web": "paused"}
+    operator.does("repair")
+    (listed,) = operator.json("list-vms", "--refresh")
+    assert (listed["vm"]["host"] != source, listed["vm"]["problem"], listed["observed"]) == (True, None, "running")
+    assert _domains(operator, source) == {}
+    assert operator.json("list-reservations") == operator.json("repair") == []
+    operator.does(*DELETE)
+    assert fleet_witness.state() == before
+
+
 @pytest.fixture
 def faults(fleet: lab.LabFolder) -> Iterator[Callable[..., None]]:
     """Begins a fault of every host's card, and ends all of them."""

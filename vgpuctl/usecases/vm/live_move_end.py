@@ -232,13 +232,14 @@ def _missed_by_guest(services: Services, moved: Vm, leases: Sequence[Lease], kep
 def release_source(services: Services, moved: Vm, source: str, held: Reservation | None) -> None:
     """Release the devices that a moved VM had, and remove what its old host still has of it. Raises that host's errors.
 
-    held: what keeps its old shares from others until then.
+    held: what keeps its old shares from others until then. A domain that libvirt left halted there, because nobody told
+    it that the move had come to its end, is ended: what it holds is older than the VM.
     """
     if is_host_fenced(services, source):
         return  # uncordon-host ends what is left there
     host = services.host(source)
     domain = host.hypervisor.domain(moved.uuid)
-    if domain is not None and domain.state.is_active():
+    if domain is not None and domain.state.is_active() and not domain.state.is_paused():
         raise GuestError(
             f"{moved.printed_name} runs on {moved.host}, and {source} still has a domain of its UUID that is"
             f" {domain.state}",

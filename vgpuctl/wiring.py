@@ -142,19 +142,13 @@ def open_services(
 
         remote = settings.ovn_northbound or ""
         named = (settings.ovn_key, settings.ovn_certificate, settings.ovn_authority)
-        own = authority() if remote.startswith("ssl:") and named == (None, None, None) else None
+        own = _authority(settings) if remote.startswith("ssl:") and named == (None, None, None) else None
         if own is not None:
             files = own.files(OWN_NAME)
             address = NorthboundAddress(remote, files.key, files.certificate, files.authority)
         else:
             address = NorthboundAddress(remote, settings.ovn_key, settings.ovn_certificate, settings.ovn_authority)
         return Northbound(address, rehearses=settings.rehearsal is not None)
-
-    def authority() -> "Authority | None":
-        from vgpuctl.ovn.authority import Authority, default_folder
-
-        found = Authority(settings.authority_folder or default_folder())
-        return found if found.exists() else None
 
     def past() -> "PastSource":
         from vgpuctl.usecases.running.history import PastSource, history_path
@@ -174,7 +168,8 @@ def open_services(
             store_place=store_place,
             session=session,
             northbound=northbound if settings.ovn_northbound else None,
-            authority=authority,
+            authority=functools.partial(_authority, settings),
+            move_authority=functools.partial(_move_authority, settings),
             past=past,
             performance=performance,
             cluster=functools.partial(_open_cluster, settings),
@@ -225,3 +220,16 @@ def _open_cluster(settings: Settings, pool: "NodePool") -> "ClusterLink | None":
         config = read_kubeconfig(pool.join.kubeconfig, networks)
         return KubernetesLink(config, tenant=pool.tenant, name=pool.cluster, check=networks.check)
     return None
+
+
+def _authority(settings: Settings) -> "Authority | None":
+    from vgpuctl.ovn.authority import Authority, default_folder
+
+    found = Authority(settings.authority_folder or default_folder())
+    return found if found.exists() else None
+
+
+def _move_authority(settings: Settings) -> "Authority":
+    from vgpuctl.ovn.authority import MOVES, Authority, default_folder
+
+    return Authority((settings.authority_folder or default_folder()) / MOVES, MOVES)

@@ -46,7 +46,7 @@ def test_a_captured_host_is_read_as_before(file: Path, tmp_path: Path, request: 
     assert found == json.loads(golden.read_text())
 
 
-ASKED_SINCE = ("digest /etc/vgpuctl/", "exists /boot/config-")
+ASKED_SINCE = ("digest /etc/vgpuctl/", "exists /boot/config-", "read_optional /etc/libvirt/qemu.conf")
 """Questions that are newer than the captures of the tree."""
 
 

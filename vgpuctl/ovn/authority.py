@@ -7,9 +7,10 @@ a second one, which signs for vgpuctl alone, keeps hosts out of the northbound d
 
 import datetime
 import fcntl
+import ipaddress
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from vgpuctl.errors import StateError, UsageError
 from vgpuctl.local_files import make_folder, open_lock, write_file
+from vgpuctl.ovn.certificate_ends import certificate_names
 from vgpuctl.trusted_files import NAMED, NAMED_SECRET, Trust, judge, opened
 from vgpuctl.user_folders import UserFolder
 
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from cryptography.x509 import Certificate, CertificateBuilder, Name
 
 OWN_NAME = "vgpuctl"
+MOVES = "moves"
+_OVN = "OVN"
 _AUTHORITY, _OPERATORS = "authority", "operators"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,62}")
 _MOST_BYTES = 1 << 20
@@ -57,10 +61,14 @@ class IdentityFiles:
 
 
 class Authority:
-    """An authority in a folder of the operator's own. Nothing is read or made before it is asked for."""
+    """An authority in a folder of the operator's own. Nothing is read or made before it is asked for.
 
-    def __init__(self, folder: Path) -> None:
+    purpose: what it signs for, in words; another one than OVN has hosts only.
+    """
+
+    def __init__(self, folder: Path, purpose: str = _OVN) -> None:
         self.folder = folder
+        self._purpose = purpose
 
     def exists(self) -> bool:
         """True if the authority was made."""
@@ -71,24 +79,29 @@ class Authority:
         make_folder(self.folder, "the authority's folder", mode=0o700)
         judge(self.folder, NAMED_SECRET)
         with self._alone():
-            if not self._path(_OPERATORS, "key").exists():
+            if self._purpose == _OVN and not self._path(_OPERATORS, "key").exists():
                 self._make(_OPERATORS, "vgpuctl's authority for OVN's operators")
             if self.exists():
                 return False
-            self._make(_AUTHORITY, "vgpuctl's authority for OVN")
+            self._make(_AUTHORITY, f"vgpuctl's authority for {self._purpose}")
             return True
 
-    def issue(self, name: str) -> Identity:
-        """Give the identity of a name; a new one where there is none that is ours and lasts. Raises as `create`."""
+    def issue(self, name: str, addresses: Sequence[str] = ()) -> Identity:
+        """Give the identity of a name; a new one where there is none that is ours and lasts. Raises as `create`.
+
+        addresses: names and IP addresses by which others reach who has it.
+        """
         if not _NAME.fullmatch(name) or name in (_AUTHORITY, _OPERATORS):
             raise UsageError(f"{name!a} cannot be the name in a certificate")
         if not self.exists():
             raise StateError(f"there is no authority in {self.folder}", hint="`vgpuctl create-certificate` makes one")
         with self._alone():
-            if not self._is_good(name):
+            if not self._is_good(name, addresses):
                 key = _new_key()
                 issuer = _issuer(name)
                 builder = _builder(_subject(name), self._certificate(issuer).subject, key, days=_DAYS)
+                if addresses:
+                    builder = _with_addresses(builder, addresses)
                 self._write(name, key, _sign(builder, self._key(issuer)))
             files = self.files(name)
             certificate, authority = (_read(one).decode() for one in (files.certificate, files.authority))
@@ -116,7 +129,7 @@ class Authority:
         builder = builder.add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
         self._write(name, key, _sign(builder.add_extension(usage, critical=True), key))
 
-    def _is_good(self, name: str) -> bool:
+    def _is_good(self, name: str, addresses: Sequence[str]) -> bool:
         if not (self._path(name, "key").exists() and self._path(name, "pem").exists()):
             return False
         from cryptography.exceptions import InvalidSignature
@@ -126,6 +139,8 @@ class Authority:
         try:
             own.verify_directly_issued_by(self._certificate(_issuer(name)))
         except (InvalidSignature, ValueError):
+            return False
+        if addresses and set(certificate_names(_read(self._path(name, "pem")))) != {one.lower() for one in addresses}:
             return False
         return own.not_valid_after_utc > limit and self._key(name).public_key() == own.public_key()
 
@@ -201,6 +216,21 @@ def _builder(subject: "Name", issuer: "Name", key: "EllipticCurvePrivateKey", *,
         .not_valid_before(now - _BEFORE)
         .not_valid_after(now + datetime.timedelta(days=days))
     )
+
+
+def _with_addresses(builder: "CertificateBuilder", addresses: Sequence[str]) -> "CertificateBuilder":
+    """QEMU compares these with the address that it connects to, and is a server and a client."""
+    from cryptography import x509
+
+    names: list[x509.GeneralName] = []
+    for one in addresses:
+        try:
+            names.append(x509.IPAddress(ipaddress.ip_address(one)))
+        except ValueError:
+            names.append(x509.DNSName(one))
+    uses = x509.ExtendedKeyUsage([x509.oid.ExtendedKeyUsageOID.SERVER_AUTH, x509.oid.ExtendedKeyUsageOID.CLIENT_AUTH])
+    builder = builder.add_extension(x509.SubjectAlternativeName(names), critical=False)
+    return builder.add_extension(uses, critical=False)
 
 
 def _sign(builder: "CertificateBuilder", key: "EllipticCurvePrivateKey") -> "Certificate":

@@ -9,12 +9,17 @@ from vgpuctl.trusted_files import NAMED
 
 def certificate_end(path: Path) -> float | None:
     """Return the earliest end in a file, seconds since the epoch; None for a file that cannot be read as PEM."""
-    from cryptography import x509
-
     try:
-        found = x509.load_pem_x509_certificates(read_bounded(path, NAMED))
+        return end_of(read_bounded(path, NAMED))
     except ValueError:
         return None
+
+
+def end_of(pem: bytes) -> float:
+    """Return the earliest end of certificates, seconds since the epoch. Raises ValueError for what is no PEM."""
+    from cryptography import x509
+
+    found = x509.load_pem_x509_certificates(pem)
     return min(one.not_valid_after_utc.timestamp() for one in found)
 
 

@@ -17,6 +17,7 @@ from vgpuctl.agent.facts import (
     nvidia,
     nvml_gpus,
     ovn,
+    pki,
     selinux,
     services,
     software,
@@ -77,6 +78,7 @@ _PARTS = (
     _FactPart("guest_firmwares", guest_firmware.read, None),
     _FactPart("machine_id", software.read_machine_id, None),
     _FactPart("tpm_programs", guest_tpm.read, None),
+    _FactPart("move_certificates", pki.read, None),
     _FactPart("iommufd_driver", software.read_iommufd_driver, None),
 )
 

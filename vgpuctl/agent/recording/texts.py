@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 from vgpuctl.agent.kernel_files import unpacked
 from vgpuctl.agent.kernel_lines import read_xid
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS
+from vgpuctl.agent.wire.pki import MARK
 
 _UUID_OPTIONS = ("-uuid", "--uuid")
 # The pattern of a fault, and that of the line that ends it.
@@ -45,6 +46,8 @@ def keep_of_file(path: str, text: str) -> str:
 
 def keep_of_head(path: str, data: bytes) -> bytes:
     """Return the part of a file's first bytes that is recorded: of the kernel's configuration, what the agent asks."""
+    if _CERTIFICATE.fullmatch(path):
+        return MARK.encode() if data.startswith(MARK.encode()) else b""  # it names the host
     return _KERNEL_OPTIONS(unpacked(data)).encode() if _KERNEL_CONFIG.fullmatch(path) else data
 
 
@@ -213,6 +216,7 @@ def _copy_of_address(address: ElementTree.Element) -> ElementTree.Element:
 
 
 _KERNEL_CONFIG = re.compile(r"/boot/config-.*|/lib/modules/[^/]+/config|/proc/config\.gz")
+_CERTIFICATE = re.compile(r".*/(?:ca|server|client)-cert\.pem")
 _KERNEL_OPTIONS = _keep_of_lines(r"^CONFIG_(?:VFIO|IOMMUFD_DRIVER)=")
 _RULES: Tuple[Tuple["re.Pattern[str]", Callable[[str], str]], ...] = (
     (re.compile(r"/proc/\d+/cmdline"), _keep_of_command_line),
@@ -222,6 +226,7 @@ _RULES: Tuple[Tuple["re.Pattern[str]", Callable[[str], str]], ...] = (
     (re.compile(r"/proc/cpuinfo"), lambda text: text.partition("\n\n")[0]),
     (re.compile(r"/etc/(?:sysconfig|default)/libvirt-guests"), _keep_of_lines(r"^\s*ON_SHUTDOWN=")),
     (re.compile(r"/usr/lib(?:exec)?/(?:libvirt/)?libvirt-guests\.sh"), _keep_of_lines(r"^\s*ON_SHUTDOWN=")),
+    (re.compile(r"/etc/libvirt/qemu\.conf"), _keep_of_lines(r"^\s*(?:user|\w+_tls_x509_cert_dir)\s*=")),
     (re.compile(r"/usr/lib/nvidia/sriov-manage"), _keep_of_script),
     (re.compile(r"/usr/share/nvidia/vgpu/vgpuConfig\.xml"), _keep_of_vgpu_config),
     (re.compile(r"/lib/modules/[^/]+/modules\.\w+"), _keep_of_modules),

@@ -11,6 +11,7 @@ from typing import Optional, Tuple
 from vgpuctl.agent.wire.boot import BootFacts, Installed
 from vgpuctl.agent.wire.migration import GpuMigration
 from vgpuctl.agent.wire.ovn import OvnFacts
+from vgpuctl.agent.wire.pki import MoveCertificates
 from vgpuctl.agent.wire.values import dataclass
 
 
@@ -394,6 +395,7 @@ class HostFacts:
     distribution: os-release's ID, then its ID_LIKE. guest_firmwares: None when the agent did not look.
     tpm_programs: of swtpm's two programs those that are there, None when the agent did not look.
     iommufd_driver: the kernel was built with CONFIG_IOMMUFD_DRIVER, None where its configuration is not there.
+    move_certificates: of QEMU, None when the agent did not look.
     unread: facts that could not be read; everybody who uses one asks `why_unread` first.
     machine_id: a digest of machine-id(5), None where the system has none; machines of a cloned image may share it.
     """
@@ -433,6 +435,7 @@ class HostFacts:
     unread: Tuple[UnreadPart, ...] = ()
     installed: Optional[Installed] = None
     iommufd_driver: Optional[bool] = None
+    move_certificates: Optional[MoveCertificates] = None
     interpreter: Optional[str] = None
 
     def why_unread(self, *names: str) -> Optional[str]:

@@ -17,11 +17,15 @@ KEY, CERTIFICATE, AUTHORITY = (f"{FOLDER}/{name}.pem" for name in ("key", "certi
 
 @dataclass(frozen=True)
 class CertificateFiles:
-    """A host's identity for OVN's databases, and the authority it trusts; PEM texts. The key is never shown."""
+    """A host's identity and the authority it trusts; PEM texts. The key is never shown.
+
+    is_for_moves: for QEMU, when VMs move over TLS, instead of for OVN's databases.
+    """
 
     certificate: str
     authority: str
     key: str = field(repr=False)
+    is_for_moves: bool = False
 
 
 @dataclass(frozen=True)

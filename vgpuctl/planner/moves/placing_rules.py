@@ -87,6 +87,11 @@ PLACING_RULES = (
         "the network for moves between {here.name} and {there.name}", _OURS, whole(_looked("move-network")),
     ),
     MoveRule(
+        "move-certificates", _LIVE, "{found}",
+        "`vgpuctl apply-hosts --limit {here.name},{there.name}` makes and renews them; your own are yours to renew",
+        "QEMU's certificates on {here.name} and {there.name}", _OURS, whole(_looked("move-certificates")),
+    ),
+    MoveRule(
         "lost-before", _LIVE, "{found}",
         "find out why, change the driver of one of them, and try with a VM that may be restarted: "
         "`vgpuctl move-vm --trust-hosts`",

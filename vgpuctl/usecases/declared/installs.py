@@ -16,7 +16,8 @@ from vgpuctl.guests.boot_unit import render_boot_unit
 from vgpuctl.guests.textfile_units import render_textfile_files
 from vgpuctl.hosts.bundle import build_agent
 from vgpuctl.model.layout import HostLayout
-from vgpuctl.ovn.authority import OWN_NAME
+from vgpuctl.model.move_link import MoveNetwork
+from vgpuctl.ovn.authority import OWN_NAME, Identity
 from vgpuctl.planner.layout.fleet_values import FleetValues
 from vgpuctl.planner.layout.manifest import shares_of
 from vgpuctl.usecases.declared.layout_records import shares_made
@@ -72,12 +73,24 @@ class PlannedInstall:
         return f"{self.summary}: {self.before or 'none'}, to be {self.after or 'none'}"
 
 
-def certificate_of(services: Services, host: str, layout: HostLayout, fleet: FleetValues) -> Iterator[Install]:
-    """The host's certificate for OVN's databases, if they are reached over TLS and we are the authority.
+def certificates_of(services: Services, host: str, layout: HostLayout, fleet: FleetValues) -> Iterator[Install]:
+    """The host's certificates for OVN's databases and for moves, where those use TLS and we are the authority.
 
-    It is installed before the host is planned. If another host has the name, none is issued: the plan has an obstacle.
-    Raises UsageError for a name that no chassis may have.
+    They are installed before the host is planned. If another host has the name in OVN, none is issued for OVN: the plan
+    has an obstacle. Raises UsageError for a name that no chassis may have.
     """
+    yield from _ovn_certificate(services, host, layout, fleet)
+    link = services.inventory.move_link(host)
+    if link.network is not MoveNetwork.TLS:
+        return
+    authority = services.move_authority
+    if authority is not None:
+        names = dict.fromkeys((host, link.address or services.inventory.target(host).address))
+        issued = authority.issue(host, tuple(names))
+        yield _certificate(services, host, f"certificate of {host} for moves of VMs", issued, is_for_moves=True)
+
+
+def _ovn_certificate(services: Services, host: str, layout: HostLayout, fleet: FleetValues) -> Iterator[Install]:
     network, authority = layout.network, services.authority
     if network is None or not network.uses_tls or authority is None or fleet.obstacles_of(host, layout, None):
         return
@@ -87,13 +100,15 @@ def certificate_of(services: Services, host: str, layout: HostLayout, fleet: Fle
             hint="give the host another `chassis` in the inventory",
         )
     issued = authority.issue(network.chassis)
-    files = CertificateFiles(issued.certificate, issued.authority, issued.key)
+    yield _certificate(services, host, f"certificate of {network.chassis} for OVN's databases", issued)
+
+
+def _certificate(
+    services: Services, host: str, summary: str, issued: Identity, *, is_for_moves: bool = False
+) -> Install:
+    files = CertificateFiles(issued.certificate, issued.authority, issued.key, is_for_moves)
     agent = services.host(host).agent
-    yield Install(
-        f"certificate of {network.chassis} for OVN's databases",
-        lambda dry_run: agent.install_certificate(files, dry_run=dry_run),
-        is_declared=False,
-    )
+    return Install(summary, lambda dry_run: agent.install_certificate(files, dry_run=dry_run), is_declared=False)
 
 
 def files_of(

@@ -16,7 +16,7 @@ from vgpuctl.planner.layout.plan import plan_host
 from vgpuctl.planner.layout.result import HostPlan, LayoutObstacle, PlannedStep
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.usecases.declared.fleet_values import declared_values
-from vgpuctl.usecases.declared.installs import BOOT_SUMMARY, PlannedInstall, certificate_of, files_of
+from vgpuctl.usecases.declared.installs import BOOT_SUMMARY, PlannedInstall, certificates_of, files_of
 from vgpuctl.usecases.declared.layout_records import shares_made
 from vgpuctl.usecases.running.services import Services
 
@@ -56,7 +56,7 @@ def compare_files(
     boot: whether the layout is to be restored at boot.
     """
     later = plan.later
-    installs = list(certificate_of(services, host, layout, fleet))
+    installs = list(certificates_of(services, host, layout, fleet))
     if not plan.obstacles:
         manifest = manifest_after(layout, facts, [one.step for one in steps])
         installs += files_of(services, host, layout, facts, manifest, boot=boot)

@@ -19,7 +19,7 @@ from vgpuctl.planner.layout.manifest import manifest_of
 from vgpuctl.planner.layout.result import Difference, HostPlan, Phase, PlannedStep, Stranded
 from vgpuctl.planner.layout.selection import Selection, select_steps
 from vgpuctl.sharing.matching import entries_for
-from vgpuctl.usecases.declared.installs import Install, certificate_of, files_of
+from vgpuctl.usecases.declared.installs import Install, certificates_of, files_of
 from vgpuctl.usecases.declared.layout_records import (
     PendingRestarts,
     keep_pending_restarts,
@@ -150,7 +150,7 @@ class LayoutRun:
             planned, chosen = self._wait_for_holders(self._read())
             if number == 0:
                 self._first = seen_host(self._services, self._host, planned.facts)
-                certificate = certificate_of(self._services, self._host, self._layout, self._fleet)
+                certificate = certificates_of(self._services, self._host, self._layout, self._fleet)
                 if not chosen.is_none and [one for one in certificate if self._install(one)]:
                     planned, chosen = self._wait_for_holders(self._read())
                 self._begin(planned)

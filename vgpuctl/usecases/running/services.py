@@ -49,6 +49,7 @@ class Openers:
     session: Callable[["Inventory", str], HostSession]
     northbound: Callable[[], "Northbound"] | None = None
     authority: Callable[[], "Authority | None"] = lambda: None
+    move_authority: "Callable[[], Authority] | None" = None
     inventory_mark: Callable[[], object] = lambda: None
     past: Callable[[], "PastSource | None"] = lambda: None
     performance: Callable[[], Path] = lambda: Path("performance")
@@ -94,6 +95,7 @@ class Services:
         self._store: Store | None = None
         self._northbound: Northbound | None = None
         self._authority: Authority | None = None
+        self._move_authority: Authority | None = None
         self._sessions: dict[str, HostSession] = {}
         self._ways: dict[str, Way | None] = {}
         self._closed_at: dict[str, float] = {}
@@ -237,6 +239,15 @@ class Services:
             if self._authority is None:
                 self._authority = self._opens.authority()
             return self._authority
+
+    @property
+    def move_authority(self) -> "Authority | None":
+        """Our own authority for moves over TLS, made where there is none; None for services that may issue nothing."""
+        with self._lock:
+            if self._move_authority is None and self._opens.move_authority is not None:
+                self._move_authority = self._opens.move_authority()
+                self._move_authority.create()
+            return self._move_authority
 
     def hosts(self) -> Sequence[str]:
         """Names of the hosts this command may use: the inventory's, narrowed by --limit.

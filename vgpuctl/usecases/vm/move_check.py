@@ -5,11 +5,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.pki import MoveCertificates
 from vgpuctl.errors import HostError, NoCapacity, VgpuctlError
 from vgpuctl.guests.facts import move_facts
 from vgpuctl.model.event import EventFilter
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.move_link import MoveNetwork
 from vgpuctl.model.move_verdict import MoveVerdict
 from vgpuctl.model.natural_order import natural
 from vgpuctl.model.network import Attachment
@@ -19,6 +21,7 @@ from vgpuctl.model.times import format_time
 from vgpuctl.model.units import MIB
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.volume import VolumeKind
+from vgpuctl.ovn.certificate_ends import end_of
 from vgpuctl.planner.moves.case import HostProcessor, MoveCase, MovedDomain, MoveHost, MoveTransfer, MovingVm
 from vgpuctl.planner.moves.judge import judge_move
 from vgpuctl.sharing.codes import Code
@@ -94,7 +97,7 @@ def check_move(
     placed = {name: _place(search, vm, name, gpus) for name in names}
 
     def judge(name: str) -> MoveVerdict:
-        mbit_s, network = _way_between(services, vm.host, name)
+        mbit_s, network, is_encrypted = _way_between(services, vm.host, name)
         link = MoveTransfer(mbit_s, vm.request.memory_mib * MIB, source.dirty_bytes_s)
         found = placed[name]
         if isinstance(found, VgpuctlError):
@@ -102,7 +105,11 @@ def check_move(
         else:
             case = _case(services, source, name, gpus, link)
         lost = "" if trusts_hosts else lost_before(services, case.here, case.there)
-        return judge_move(replace(case, looks={**case.looks, "move-network": network, "lost-before": lost}))
+        looks = {**case.looks, "move-network": network, "lost-before": lost}
+        certificates = without_certificates(services, vm.host, name) if is_encrypted else ""
+        if certificates is not None:
+            looks["move-certificates"] = certificates
+        return judge_move(replace(case, looks=looks))
 
     refused = [(name, judge(name)) for name, found in placed.items() if isinstance(found, VgpuctlError)]
     asked = services.on_hosts([name for name in names if isinstance(placed[name], Placement)], judge)
@@ -110,13 +117,39 @@ def check_move(
     return sorted(found, key=lambda one: (one[1].kind.rank(), len(one[1].limits), natural(one[0])))
 
 
-def _way_between(services: Services, here: str, there: str) -> tuple[int | None, str]:
-    """The bandwidth for moves between two hosts, None where it is not declared, and what forbids them."""
+def _way_between(services: Services, here: str, there: str) -> tuple[int | None, str, bool]:
+    """The bandwidth for moves between two hosts, None where it is not declared, what forbids them, and if by TLS."""
     try:
         link, _address = link_between(services, here, there)
     except VgpuctlError as error:
-        return None, error.message
-    return link.bandwidth_mbps, ""
+        return None, error.message, False
+    return link.bandwidth_mbps, "", link.network is MoveNetwork.TLS
+
+
+def without_certificates(services: Services, *hosts: str) -> str | None:
+    """Say which hosts lack what QEMU needs for TLS, by what was read of them last; None where nobody looked."""
+    with services.store.reading() as session:
+        known = {name: session.facts(name) for name in hosts}
+    found = []
+    for name, one in known.items():
+        there = None if one is None else one.facts.move_certificates
+        if there is None:
+            return None
+        fault = _fault_of(there, services.store.now())
+        found += [f"{name}: {fault}"] if fault else []
+    return "; ".join(found)
+
+
+def _fault_of(there: MoveCertificates, now: float) -> str:
+    if there.missing:
+        return f"{', '.join(there.missing)} of QEMU are not in {there.folder}"
+    if not there.is_readable:
+        return f"QEMU cannot read its keys in {there.folder}"
+    try:
+        ends_at = end_of((there.certificate or "").encode())
+    except ValueError:
+        return f"QEMU's certificate in {there.folder} cannot be read"
+    return f"QEMU's certificate in {there.folder} ended on {format_time(ends_at)} UTC" if ends_at <= now else ""
 
 
 def lost_before(services: Services, here: MoveHost, there: MoveHost) -> str:

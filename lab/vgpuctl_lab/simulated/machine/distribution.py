@@ -19,7 +19,7 @@ class Distribution:
     controller: str
     enabled: tuple[str, ...]
     static: tuple[str, ...] = ()
-    users: dict[str, int] = field(default_factory=lambda: {"root": 0})
+    users: dict[str, int] = field(default_factory=lambda: {"root": 0, "libvirt-qemu": 64055})
     ovn_user: str = "root"
     files: dict[str, str] = field(default_factory=dict)
     has_network_manager: bool = False
@@ -46,7 +46,7 @@ DISTRIBUTIONS = {
         switch="openvswitch.service",
         controller="ovn-controller.service",
         enabled=(),
-        users={"root": 0, "openvswitch": 985},
+        users={"root": 0, "openvswitch": 985, "qemu": 107},
         ovn_user="openvswitch",
         has_network_manager=True,
         files={ENVIRONMENT: '# OVN_USER_ID="root"\nOVN_USER_ID="openvswitch:hugetlbfs"\n'},

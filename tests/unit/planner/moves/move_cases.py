@@ -45,7 +45,7 @@ DOMAIN = MovedDomain(
 LOOKS = (
     "host-silent", "host-closed", "cordon", "gpu-health", "reservation", "quota", "licence", "no-equal-share",
     "name-taken", "mac-taken", "network", "disks", "host-parts", "guest-cells", "mmio-window",
-    "move-network", "lost-before",
+    "move-network", "move-certificates", "lost-before",
 )  # fmt: skip
 LIVE = MoveCase(
     MovingVm("acme/train-1", is_running=True, max_downtime_s=60), HERE, replace(HERE, name="gpu2"), (GPU,), DOMAIN,

@@ -13,5 +13,7 @@ def asking() -> frozenset[str]:
     return frozenset(re.findall(r"^\| `([a-z-]+)` \| it [^|]+ \|$", page, re.M))
 
 
-ASKING_FOR_SEVERAL = frozenset({"start-vm", "stop-vm", "restart-vm", "move-vm", "label-vm", "apply-hosts"})
-"""Commands that ask only before VMs are changed that a glob, --selector, --limit or --all has found, or a layout."""
+ASKING_FOR_SEVERAL = frozenset(
+    {"start-vm", "stop-vm", "restart-vm", "move-vm", "label-vm", "apply-hosts", "quarantine-gpu"}
+)
+"""Commands that ask only before VMs are changed that nobody named one by one, or a layout."""

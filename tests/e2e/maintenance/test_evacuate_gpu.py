@@ -49,6 +49,9 @@ def test_a_vm_moves_live_from_a_gpu_where_that_can_be(operator: Operator) -> Non
     trust_network(operator)
     quarantine = _on_first(operator, "A40-8Q")
     assert "vms" not in operator.json(*quarantine), "without the flag nothing moves"
+    asked = operator.run(*quarantine, "--evacuate")
+    assert asked.code != 0
+    assert "acme/web: move live sim-002" in asked.err
     assert _web(operator)[0] == HOST
     told = operator.json(*quarantine, *NOW)
     assert (told["changed"], _row(told)) == (True, ("move", "live", "sim-002", "moved"))

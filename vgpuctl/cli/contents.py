@@ -279,6 +279,7 @@ SECTIONS = (
             "top": "Show what each share uses of what was promised, live.",
             "map": "Draw each GPU with its shares and what is left.",
             "advise": "Advise changes that are worth it, from kept readings.",
+            "rebalance": "Plan moves of VMs away from GPUs that have too little time for them.",
             "fit-performance": "Fit how much throughput VMs lose beside neighbours on a GPU.",
             "serve web": "Serve read-only pages of the fleet.",
         },

@@ -272,6 +272,7 @@ READING = {
     "capacity": "--gpu A40-8Q",
     "fit-performance": "--dry-run",
     "advise": "",
+    "rebalance": "",
     "explain-vm": f"new {SIZE} --network none --gpu A40-8Q",
     "serve exporter": "--once",
     "serve extender": "--print-config https://extender.example:9638/v1",

@@ -156,6 +156,18 @@ def test_advice_is_a_diff_with_commands_gain_proof_and_hours(
     assert moves["commands"] == ["vgpuctl move-vm advised/victim --to sim-002"]
     assert "$ vgpuctl move-vm" in operator.does("advise", "--history", str(history)).out
     operator.does(*_words(moves["commands"][0]), "--dry-run")
+    rebalance = ("rebalance", "--history", str(history))
+    planned = operator.json(*rebalance)
+    assert [one["id"] for one in planned["advice"]] == [moves["id"]]
+    assert [(one["step"]["name"], one["outcome"]) for one in planned["moves"]] == [("advised/victim", "planned")]
+    assert "advised/victim" in operator.does(*rebalance, "--max-moves", "1").out
+    made = operator.json(*rebalance, "--apply", "--yes", "--allow-cold", "--shutdown-timeout", "0")
+    assert (made["changed"], [one["outcome"] for one in made["moves"]]) == (True, ["moved"])
+    (moved,) = [one for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "victim"]
+    share = moved["leases"][0]["share"]
+    assert moves["after"] == {"advised/victim place": f"{moved['vm']['host']} {share['gpu']}"}
+    (told,) = operator.json("list-events", "--kind", "moves-ended")
+    assert (told["subject"], told["after"]) == ("rebalance", {"moved": 1, "failed": 0, "left": 0})
     stop, create, delete = smaller["commands"]
     operator.does(*_words(stop), "--timeout", "0")
     operator.does(*_words(create))

@@ -24,6 +24,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("map -l gpu1", "each GPU of a host to scale"),
         Example("map --full", "a drawing of each GPU of all hosts"),
     ),
+    "rebalance": (
+        Example("rebalance", "which VM should go where, and what that gains"),
+        Example("rebalance --max-moves 1 --apply --until 2h", "make the best move, after a yes"),
+    ),
     "advise": (
         Example("advise", "changes that are worth it"),
         Example("advise -t acme --since 7d -o json", "of a week, for a program"),

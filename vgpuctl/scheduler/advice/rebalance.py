@@ -2,6 +2,7 @@
 """A VM of a contended GPU that fits on a calmer one of another host."""
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.policy import parse_policy
@@ -17,8 +18,21 @@ LEAST_GAIN = 0.5
 """Part of the missing time that the move must give back."""
 
 
+class AdvisedMove(NamedTuple):
+    """A VM, where it would go, and what that is good for."""
+
+    moved: MeasuredVgpu
+    placement: Placement
+    advice: Advice
+
+
 def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
     """One advice for each contended GPU: the move that the replay likes best."""
+    return (one.advice for one in find_moves(fleet))
+
+
+def find_moves(fleet: MeasuredFleet) -> Iterator[AdvisedMove]:
+    """The move of each contended GPU that the replay likes best. Each is judged as if it was the only one."""
     places: Fleet | None = None
     for vgpus in fleet.by_gpu.values():
         known = [one for one in vgpus if one.promised is not None and one.use]
@@ -35,7 +49,7 @@ def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
         order = sorted(known, key=lambda one: (-sum(one.use.values()), one.lease.id))
         moves = [move for one in order if (move := _move(fleet, one, known, now, places)) is not None]
         if moves:
-            yield max(moves, key=lambda one: round(one.gain.value, 3))
+            yield max(moves, key=lambda one: round(one.advice.gain.value, 3))
 
 
 def _loads(fleet: MeasuredFleet) -> dict[tuple[str, str], float]:
@@ -50,8 +64,8 @@ def _loads(fleet: MeasuredFleet) -> dict[tuple[str, str], float]:
 
 def _move(
     fleet: MeasuredFleet, moved: MeasuredVgpu, there: Sequence[MeasuredVgpu], now: Outcome, places: Fleet
-) -> Advice | None:
-    """The advice to move one of the vGPUs, None where it fits on no other host or gains too little."""
+) -> AdvisedMove | None:
+    """The move of one of the vGPUs, None where it fits on no other host or gains too little."""
     vm = fleet.vms.get(moved.lease.vm_uuid)
     if vm is None or vm.request.host is not None or fleet.shares_of_vm[vm.vm_uuid] != 1:
         return None
@@ -76,7 +90,7 @@ def _move(
     if was - will < LEAST_GAIN * now.missing_hours:
         return None
     is_bound = any(one.is_bound for one in demands.values())
-    return _advice(moved, placement, now, was, will, is_bound=is_bound)
+    return AdvisedMove(moved, placement, _advice(moved, placement, now, was, will, is_bound=is_bound))
 
 
 def _advice(

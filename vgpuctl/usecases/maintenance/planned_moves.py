@@ -51,6 +51,11 @@ class MadeStep:
     downtime_s: float | None
     reason: str = ""
 
+    @property
+    def as_asked(self) -> DefragStep:
+        """The step with the way that its host named."""
+        return replace(self.step, way=self.way, downtime_s=self.downtime_s or 0.0, reason=self.reason)
+
 
 @dataclass(frozen=True)
 class MoveRules:
@@ -218,9 +223,7 @@ def plan_room(
         elif sum(one.downtime_s or 0.0 for one in made) <= limits.downtime_s:
             break
     planned = tuple(one for one in made if one.outcome is StepOutcome.PLANNED)
-    steps = tuple(
-        replace(one.step, way=one.way, downtime_s=one.downtime_s or 0.0, reason=one.reason) for one in planned
-    )
+    steps = tuple(one.as_asked for one in planned)
     refused = tuple(one for one in made if one.outcome is not StepOutcome.PLANNED)
     return PlannedRoom(replace(found, plan=replace(found.plan, steps=steps)), planned, refused)
 

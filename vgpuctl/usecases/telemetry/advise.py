@@ -40,14 +40,7 @@ def advise(
             session.tenant(tenant)
     if host is not None and host not in services.inventory.select(None):
         raise NotFound(f"the inventory has no host {host}", hint="see `vgpuctl list-hosts`")
-    minutes = dict.fromkeys(REPLAYED, replay_s) | {FRAMEBUFFER: framebuffer_runs_out.WINDOW_S}
-    with open_past(services.past()) as opened:
-        if opened.past is None:
-            raise NotFound(
-                opened.problem or "there is no history of readings",
-                hint="advice is given from measurements only: run `vgpuctl serve exporter`, or name --prometheus",
-            )
-        fleet = read_fleet_measured(services, opened.past, Windows(since_s, minutes))
+    fleet = measured_fleet(services, since_s, replay_s)
     return Advised(
         findings=tuple(one for one in find_all(fleet) if _concerns(one, tenant, host)),
         recommendations=tuple(one for one in advise_all(fleet) if _concerns(one, tenant, host)),
@@ -55,6 +48,18 @@ def advise(
         leases=len(fleet.leases),
         hours=_hours(fleet),
     )
+
+
+def measured_fleet(services: Services, since_s: float, replay_s: float) -> MeasuredFleet:
+    """The fleet with its past readings. Raises NotFound without any, StoreUnusable, PrometheusUnusable."""
+    minutes = dict.fromkeys(REPLAYED, replay_s) | {FRAMEBUFFER: framebuffer_runs_out.WINDOW_S}
+    with open_past(services.past()) as opened:
+        if opened.past is None:
+            raise NotFound(
+                opened.problem or "there is no history of readings",
+                hint="advice is given from measurements only: run `vgpuctl serve exporter`, or name --prometheus",
+            )
+        return read_fleet_measured(services, opened.past, Windows(since_s, minutes))
 
 
 def _hours(fleet: MeasuredFleet) -> float:

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""rebalance: moves of VMs for load, planned and made."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, TypedDict
+
+import click
+
+from vgpuctl.cli.forms.planned_moves import carry_out_asked, move_options, print_steps, read_until, require_made
+from vgpuctl.cli.options import options
+from vgpuctl.cli.options.numbers import WholeRange
+from vgpuctl.cli.shown.json_output import JsonOutput
+from vgpuctl.cli.shown.output import print_line, say
+
+if TYPE_CHECKING:
+    from vgpuctl.scheduler.advice.advice import Advice
+    from vgpuctl.usecases.maintenance.planned_moves import MadeStep
+
+
+class JsonRebalance(TypedDict):
+    """changed: true if a VM was moved. advice: what each move gains. moves: each and what became of it, in their order.
+
+    refused: moves that would gain something, and that a host refuses.
+    """
+
+    changed: bool
+    advice: "Sequence[Advice]"
+    moves: "Sequence[MadeStep]"
+    refused: "Sequence[MadeStep]"
+
+
+_JSON: "JsonOutput[JsonRebalance]" = JsonOutput()
+
+
+@click.command("rebalance")
+@click.option("--max-moves", type=WholeRange(1, 10_000), help="Most moves.  [default: no limit]")
+@click.option(
+    "--replay", default="6h", show_default=True, metavar="DURATION", help="Minutes before now to replay sharing with."
+)
+@options.tenant_filter_of("Move only VMs of this tenant.")
+@move_options
+@options.history
+@options.prometheus
+@options.one_host
+@options.as_json
+def command(
+    max_moves: int | None,
+    replay: str,
+    tenant: str | None,
+    applies: bool,
+    yes: bool,
+    allows_cold: bool,
+    until: str | None,
+    shutdown_timeout_s: float,
+    as_json: bool,
+    **where: Any,
+) -> None:
+    """Plan moves of VMs away from GPUs that have too little time for them. --apply makes the moves.
+
+    The moves are the recommendations `rebalance` of `vgpuctl advise`, with the largest gain first: at most one to or
+    from each GPU, since the gain of each is replayed by itself. The host of each says whether the VM can run on
+    meanwhile. --apply makes them one after the other and ends at the first that is not made as planned.
+    """
+    from vgpuctl.cli.forms.services import services
+    from vgpuctl.model.times import parse_duration
+    from vgpuctl.usecases.maintenance.planned_moves import MoveRules
+    from vgpuctl.usecases.telemetry.rebalance import plan_rebalance
+
+    replay_s = parse_duration(replay, what="--replay")
+    with services(**where) as opened:
+        ends_at = read_until(until, opened.store.now())
+        rules = MoveRules("a calmer GPU", allows_cold, ends_at, timeout_s=shutdown_timeout_s)
+        found = plan_rebalance(opened, since_s=replay_s, replay_s=replay_s, most=max_moves, tenant=tenant)
+        moves = list(found.steps)
+        if applies:
+            moves = carry_out_asked(opened, "rebalance", [one.as_asked for one in found.steps], rules, yes=yes)
+    if as_json:
+        changed = any(one.outcome == "moved" for one in moves)
+        _JSON.print({"changed": changed, "advice": found.advice, "moves": moves, "refused": found.refused})
+    else:
+        for one in found.advice:
+            print_line(f"{one.text}: {one.gain.text}")
+        if moves:
+            print_steps(moves)
+        else:
+            print_line("no move is worth it")
+        for left in found.refused:
+            say(f"{left.step.name} stays: {left.reason}")
+    require_made(moves, "rebalance")

@@ -80,6 +80,24 @@ def parse_period(begin: str, until: str, *, now: float) -> tuple[float, float]:
         raise UsageError(error.message, hint=f"{error.hint}, or 2h for 2 hours after the begin") from None
 
 
+def parse_window(text: str, *, what: str) -> tuple[float, float]:
+    """Read `22:00-06:00` as the seconds of the day of its begin and end; `24:00` ends a day. Raises UsageError."""
+    times = re.fullmatch(r"([01]\d|2[0-3]):([0-5]\d)-(?:([01]\d|2[0-3]):([0-5]\d)|24:00)", text.strip(), re.ASCII)
+    if times is None:
+        raise UsageError(f"{what}: {text!r} is no part of a day", hint="write it as 22:00-06:00")
+    begin, end = (int(times[one] or 24) * 3600 + int(times[one + 1] or 0) * 60 for one in (1, 3))
+    if begin == end:
+        raise UsageError(f"{what}: {text!r} has no time in it", hint="write 00:00-24:00 for all of a day")
+    return begin, end
+
+
+def is_within(window: tuple[float, float], at: float) -> bool:
+    """True if a time, in seconds since the epoch, is in a part of the day, UTC, which may pass midnight."""
+    begin, end = window
+    second = at % 86_400
+    return begin <= second < end if begin < end else second >= begin or second < end
+
+
 def format_time(at: float) -> str:
     """Write a time: `2026-11-01 14:00` (UTC)."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M")

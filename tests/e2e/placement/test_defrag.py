@@ -29,7 +29,8 @@ def spread(operator: Operator) -> Iterator[None]:
 
 
 def _places(operator: Operator) -> dict[str, str]:
-    return {one["vm"]["request"]["name"]: one["vm"]["host"] for one in operator.json("list-vms", "--refresh")}
+    there = [one["vm"] for one in operator.json("list-vms", "--refresh") if one["vm"] is not None]
+    return {one["request"]["name"]: one["host"] for one in there}
 
 
 def test_a_plan_asks_its_hosts_and_is_made_live(operator: Operator) -> None:
@@ -81,6 +82,31 @@ def test_no_step_begins_after_the_window(operator: Operator) -> None:
     assert said.code == 10, said.err
     assert "left: no move begins after 2026-01-01 00:00 UTC" in said.err
     assert _places(operator) == before
+
+
+def test_the_controller_makes_room_for_the_queue_by_one_live_move_a_round(operator: Operator) -> None:
+    before = _places(operator)
+    controller = ("controller", "--once", "--shutdown-timeout", "0")
+    operator.does("create-vm", "waits", *ACME, *SIZE, "--gpu", "A40-48Q", "--queue")
+    known = len(operator.json("list-events", "--kind", "moves-begun"))
+    operator.json(*controller)
+    assert _places(operator) == before, "without --defrag nothing moves"
+    (waits, moved) = operator.json(*controller, "--defrag", "--defrag-moves-per-hour", "1")
+    assert waits["outcome"].startswith("waits: ")
+    assert moved["outcome"].endswith("to make room for acme/waits"), moved
+    (told,) = operator.json("list-events", "--kind", "vm-moved-live", "--limit", "1")
+    assert told["detail"] == "controller: room for acme/waits"
+    assert len(operator.json("list-events", "--kind", "moves-begun")) == known + 1
+    (started,) = operator.json(*controller, "--defrag", "--defrag-moves-per-hour", "1")
+    assert (started["name"], started["outcome"]) == ("acme/waits", "started")
+    operator.does("delete-vm", "waits", *ACME, "--yes", "--timeout", "0")
+
+    operator.does("move-vm", moved["name"], "--to", before[moved["name"].removeprefix("acme/")], "--live-only")
+    operator.does("create-vm", "waits", *ACME, *SIZE, "--gpu", "A40-48Q", "--queue")
+    (alone,) = operator.json(*controller, "--defrag", "--defrag-moves-per-hour", "1")
+    assert alone["outcome"].startswith("waits: "), "one move was begun in this hour"
+    assert len(operator.json(*controller, "--defrag", "--defrag-moves-per-hour", "2")) == 2
+    operator.does("leave-queue", "waits", *ACME, "--yes")
 
 
 def test_a_vm_is_stopped_only_where_somebody_agreed(operator: Operator) -> None:

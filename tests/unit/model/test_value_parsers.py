@@ -9,7 +9,7 @@ import pytest
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.guest_memory import parse_page_size
-from vgpuctl.model.times import parse_duration, parse_time
+from vgpuctl.model.times import is_within, parse_duration, parse_time, parse_window
 from vgpuctl.model.units import parse_mib
 
 PARSERS: dict[str, Callable[[str], Any]] = {
@@ -54,3 +54,26 @@ def test_an_odd_value_is_refused_in_one_short_line(parser: str, odd: str) -> Non
 def test_a_time_near_the_ends_of_the_calendar_is_none(text: str) -> None:
     with pytest.raises(UsageError, match="is no time"):
         parse_time(text, what="--from")
+
+
+@pytest.mark.parametrize(
+    ("window", "inside", "outside"),
+    [
+        ("22:00-06:00", (22.0, 23.9, 0.0, 5.9), (6.0, 12.0, 21.9)),
+        ("09:30-17:00", (9.5, 16.9), (9.4, 17.0, 0.0)),
+        ("00:00-24:00", (0.0, 23.9), ()),
+    ],
+)
+def test_a_part_of_the_day_may_pass_midnight(
+    window: str, inside: tuple[float, ...], outside: tuple[float, ...]
+) -> None:
+    read = parse_window(window, what="--window")
+    day = 86_400 * 20_000
+    assert all(is_within(read, day + hour * 3600) for hour in inside)
+    assert not any(is_within(read, day + hour * 3600) for hour in outside)
+
+
+@pytest.mark.parametrize("text", ["", "22:00", "22:00-6:00", "24:00-06:00", "10:00-10:00", "10:60-11:00", "1-2"])
+def test_what_is_no_part_of_a_day_is_refused(text: str) -> None:
+    with pytest.raises(UsageError, match="--window"):
+        parse_window(text, what="--window")

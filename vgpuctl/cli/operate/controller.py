@@ -8,7 +8,7 @@ import click
 
 from vgpuctl.cli.frame.ending import stop_on_signals
 from vgpuctl.cli.options import options
-from vgpuctl.cli.options.numbers import SecondsRange
+from vgpuctl.cli.options.numbers import SecondsRange, WholeRange
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import say
 
@@ -30,9 +30,38 @@ _JSON: "JsonOutput[Sequence[Served]]" = JsonOutput()
     help="Seconds between rounds.",
 )
 @options.shutdown_timeout("Seconds for a VM that has to end to shut down before it is forced off.")
+@click.option(
+    "--defrag",
+    "makes_room",
+    is_flag=True,
+    help="Move VMs live to make room for the first VM of the queue that has none.",
+)
+@click.option(
+    "--defrag-moves-per-hour",
+    "moves_per_hour",
+    type=WholeRange(1, 1000),
+    default=4,
+    show_default=True,
+    help="With --defrag, most moves that controllers begin in an hour.",
+)
+@click.option(
+    "--defrag-window",
+    "window",
+    metavar="FROM-TO",
+    help="With --defrag, begin moves in this time of the day only, in UTC: 22:00-06:00.  [default: always]",
+)
 @options.many_hosts
 @options.as_json
-def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: bool, **where: Any) -> None:
+def command(
+    once: bool,
+    interval_s: float,
+    shutdown_timeout_s: float,
+    makes_room: bool,
+    moves_per_hour: int,
+    window: str | None,
+    as_json: bool,
+    **where: Any,
+) -> None:
     """Watch hosts, start queued VMs that fit, stop VMs whose time is over. It runs until interrupted. The time of a VM
     is what --for declared.
 
@@ -42,9 +71,15 @@ def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: b
     Several controllers may share one store: they divide the hosts, and take over those of a controller that ended
     within a minute. Each may be killed at any moment without loss.
     SIGTERM and Ctrl-C end it after the VM in progress.
+
+    With --defrag a round may move one VM, live only, and none while another run moves a VM.
     """
     from vgpuctl.cli.forms.services import services
+    from vgpuctl.model.times import parse_window
     from vgpuctl.usecases.operate.controller import run, run_once
+    from vgpuctl.usecases.operate.defrag_for_queue import QueueDefrag
+
+    room = QueueDefrag(moves_per_hour, parse_window(window or "00:00-24:00", what="--defrag-window"))
 
     def tell(served: Sequence["Served"]) -> None:
         for one in served:
@@ -53,7 +88,7 @@ def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: b
 
     with services(**where) as opened:
         if once:
-            served = run_once(opened, shutdown_timeout_s=shutdown_timeout_s)
+            served = run_once(opened, shutdown_timeout_s=shutdown_timeout_s, room=room if makes_room else None)
             if as_json:
                 _JSON.print(served)
             else:
@@ -62,5 +97,12 @@ def command(once: bool, interval_s: float, shutdown_timeout_s: float, as_json: b
             return
         stop = stop_on_signals()
         say(f"watching the hosts, and serving the queue every {interval_s:g} s")
-        run(opened, stop, interval_s=interval_s, shutdown_timeout_s=shutdown_timeout_s, tell=tell)
+        run(
+            opened,
+            stop,
+            interval_s=interval_s,
+            shutdown_timeout_s=shutdown_timeout_s,
+            tell=tell,
+            room=room if makes_room else None,
+        )
         say("stopped")

@@ -6,7 +6,7 @@ each host says of the one step that goes there whether the VM can run on meanwhi
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from math import inf
@@ -190,13 +190,20 @@ def plan_room(
     *,
     tenant: str | None = None,
     refresh: bool = False,
+    only_live: bool = False,
+    room_on: Collection[str] | None = None,
 ) -> PlannedRoom:
     """Plan moves that make room, and ask the hosts of the steps about each. Nothing is written.
 
     A VM that a host refuses does not go there in the next plan; one that cannot move live counts with the downtime of
-    a cold move. Raises what `defrag` raises.
+    a cold move, or stays where only_live. room_on: as of `defrag`. Raises what `defrag` raises.
     """
     known: dict[str, VmWay] = {}
+
+    def way_of(vm: Vm) -> VmWay:
+        way = known.get(vm.uuid) or likely_way(services, vm)
+        return VmWay(WayKind.PINNED, reason="it does not move live") if only_live and way.kind is WayKind.COLD else way
+
     barred: defaultdict[str, set[str]] = defaultdict(set)
     for _ in range(_PLANS):
         found = defrag(
@@ -204,9 +211,10 @@ def plan_room(
             request,
             count,
             limits,
-            ways=lambda vm: known.get(vm.uuid) or likely_way(services, vm),
+            ways=way_of,
             asked=lambda vm, own: asked_elsewhere(services, vm, own, None, vm.request),
             barred=barred,
+            room_on=room_on,
             tenant=tenant,
             refresh=refresh,
         )
@@ -220,7 +228,9 @@ def plan_room(
         failed = next((one for one in made if one.outcome is StepOutcome.FAILED), None)
         if failed is not None:
             barred[failed.step.vm_uuid].add(failed.step.placement.host)
-        elif sum(one.downtime_s or 0.0 for one in made) <= limits.downtime_s:
+        elif sum(one.downtime_s or 0.0 for one in made) <= limits.downtime_s and not (
+            only_live and any(one.way is WayKind.COLD for one in made)
+        ):
             break
     planned = tuple(one for one in made if one.outcome is StepOutcome.PLANNED)
     steps = tuple(one.as_asked for one in planned)

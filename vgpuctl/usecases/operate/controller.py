@@ -18,6 +18,7 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.disk.kept_vms import delete_overdue
 from vgpuctl.usecases.node.settle_nodes import settle_nodes
 from vgpuctl.usecases.observed.unlisted_hosts import forget_unlisted
+from vgpuctl.usecases.operate.defrag_for_queue import QueueDefrag
 from vgpuctl.usecases.operate.repair import repair
 from vgpuctl.usecases.operate.serve_queue import Served, hosts_when_empty, serve
 from vgpuctl.usecases.operate.watch_hosts import watching
@@ -36,6 +37,7 @@ def run(
     interval_s: float,
     shutdown_timeout_s: float,
     tell: Callable[[Sequence[Served]], None],
+    room: QueueDefrag | None = None,
 ) -> None:
     """Watch the hosts and work in rounds until `stop` is set. A round that fails is told and tried again.
 
@@ -47,7 +49,7 @@ def run(
     with watching(services, stop):
         while not stop.is_set():
             try:
-                tell(run_once(services, shutdown_timeout_s=shutdown_timeout_s, stop=stop))
+                tell(run_once(services, shutdown_timeout_s=shutdown_timeout_s, stop=stop, room=room))
             except StoreNotTheSame:
                 raise
             except VgpuctlError as error:
@@ -55,9 +57,16 @@ def run(
             stop.wait(interval_s)
 
 
-def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.Event | None = None) -> Sequence[Served]:
+def run_once(
+    services: Services,
+    *,
+    shutdown_timeout_s: float,
+    stop: threading.Event | None = None,
+    room: QueueDefrag | None = None,
+) -> Sequence[Served]:
     """One round: end what is over, repair what dead runs left, then start what fits, in the queue's order.
 
+    room: makes room for the first entry that waits for it, None to move no VM.
     Raises StoreUnusable, StoreNotTheSame and StoreNotReconciled for a store that takes no change.
     """
     services.store.require_writable()
@@ -76,6 +85,7 @@ def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.E
         ordered = ordered_queue(session, session.now())
         settings = session.queue_settings()
     held_back: set[str] = set()
+    without_room: QueueEntry | None = None
     for entry in ordered:
         if stop is not None and stop.is_set():
             break
@@ -87,8 +97,13 @@ def run_once(services: Services, *, shutdown_timeout_s: float, stop: threading.E
             else:
                 served, waits_for_room = serve(services, entry, claim, shutdown_timeout_s)
                 done.append(served)
+        if waits_for_room and without_room is None:
+            without_room = entry
         if waits_for_room and has_aged(entry, settings, services.store.now()):
             held_back |= hosts_when_empty(services, entry)
+    if room is not None and without_room is not None and not (stop is not None and stop.is_set()):
+        moved = room.move_one(services, without_room)
+        done += [] if moved is None else [moved]
     return done
 
 

@@ -59,13 +59,14 @@ def defrag(
     ways: Ways,
     asked: Asked,
     barred: Mapping[str, Collection[str]] | None = None,
+    room_on: Collection[str] | None = None,
     tenant: str | None = None,
     refresh: bool = False,
 ) -> Defrag:
     """Plan moves until `count` VMs of a request fit, or as many GPUs as can be are unused where it is None.
 
     ways, asked: of VMs that are left where they are for no other reason. barred: hosts that a VM may not go to, by
-    its UUID. tenant: whose VMs may move, None for all.
+    its UUID. room_on: the hosts on which room counts, None for all. tenant: whose VMs may move, None for all.
     Raises NotFound for the tenant, InventoryError without any host, NoCapacity where no host answers, and UsageError
     for an unknown type and a request for GPUs of several kinds.
     """
@@ -110,7 +111,7 @@ def defrag(
         )
         closed = frozenset((*closed_hosts(vm.request.tenant, pools), *(barred or {}).get(vm.uuid, ())))
         movable.append(MovableVm(placed, way, closed))
-    goal = Goal(request, count, frozenset(one.name for one in usable))
+    goal = Goal(request, count, frozenset(one.name for one in usable if room_on is None or one.name in room_on))
     plan = plan_defrag(goal, usable, promised_leases(leases, promises, at, None), movable, limits)
     return Defrag(plan, tuple(staying), seen.failures)
 

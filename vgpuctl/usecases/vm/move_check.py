@@ -97,7 +97,7 @@ def check_move(
     placed = {name: _place(search, vm, name, gpus) for name in names}
 
     def judge(name: str) -> MoveVerdict:
-        mbit_s, network, is_encrypted = _way_between(services, vm.host, name)
+        mbit_s, between = _between(services, vm.host, name)
         link = MoveTransfer(mbit_s, vm.request.memory_mib * MIB, source.dirty_bytes_s)
         found = placed[name]
         if isinstance(found, VgpuctlError):
@@ -105,11 +105,7 @@ def check_move(
         else:
             case = _case(services, source, name, gpus, link)
         lost = "" if trusts_hosts else lost_before(services, case.here, case.there)
-        looks = {**case.looks, "move-network": network, "lost-before": lost}
-        certificates = without_certificates(services, vm.host, name) if is_encrypted else ""
-        if certificates is not None:
-            looks["move-certificates"] = certificates
-        return judge_move(replace(case, looks=looks))
+        return judge_move(replace(case, looks={**case.looks, **between, "lost-before": lost}))
 
     refused = [(name, judge(name)) for name, found in placed.items() if isinstance(found, VgpuctlError)]
     asked = services.on_hosts([name for name in names if isinstance(placed[name], Placement)], judge)
@@ -117,13 +113,15 @@ def check_move(
     return sorted(found, key=lambda one: (one[1].kind.rank(), len(one[1].limits), natural(one[0])))
 
 
-def _way_between(services: Services, here: str, there: str) -> tuple[int | None, str, bool]:
-    """The bandwidth for moves between two hosts, None where it is not declared, what forbids them, and if by TLS."""
+def _between(services: Services, here: str, there: str) -> tuple[int | None, Mapping[str, str]]:
+    """The bandwidth for moves between two hosts, None where it is not declared, and what was found against them."""
     try:
         link, _address = link_between(services, here, there)
     except VgpuctlError as error:
-        return None, error.message, False
-    return link.bandwidth_mbps, "", link.network is MoveNetwork.TLS
+        return None, {"move-network": error.message, "move-certificates": ""}
+    lacking = without_certificates(services, here, there) if link.network is MoveNetwork.TLS else ""
+    known = {} if lacking is None else {"move-certificates": lacking}
+    return link.bandwidth_mbps, {"move-network": "", **known}
 
 
 def without_certificates(services: Services, *hosts: str) -> str | None:
@@ -210,7 +208,7 @@ def judge_by_kept_facts(services: Services, vm: Vm, to: str | None, against: str
         gpus = tuple(moved_gpu(one, None, facts, None, None) for one in leases)
         target = MoveHost("other hosts" if to is None else to)
         return judge_move(MoveCase(moving, here, target, gpus, MovedDomain(), MoveTransfer(None, 0, None), looks))
-    bandwidth, network = _way_between(services, vm.host, to)
+    bandwidth, between = _between(services, vm.host, to)
     gpus = tuple(
         moved_gpu(lease, share, facts, there.facts, None)
         for lease, share in zip(leases, placement.shares, strict=False)
@@ -219,8 +217,8 @@ def judge_by_kept_facts(services: Services, vm: Vm, to: str | None, against: str
     looks = {
         **dict.fromkeys(("quota", *_PLACED, *_LOOKED_THERE), ""),
         "guest-cells": _other_cells(vm, placement),
-        "move-network": network,
         "lost-before": lost_before(services, here, target),
+        **between,
     }
     link = MoveTransfer(bandwidth, vm.request.memory_mib * MIB, None)
     return judge_move(MoveCase(moving, here, target, gpus, MovedDomain(), link, looks))

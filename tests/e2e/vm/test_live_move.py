@@ -64,6 +64,25 @@ def test_a_running_vm_moves_with_everything_and_is_never_stopped(
     assert fleet_witness.state() == before
 
 
+def test_an_upgrade_says_how_vms_leave_their_hosts(operator: Operator) -> None:
+    """The hosts are asked about a few VMs; of many VMs, what the store has of the hosts decides."""
+    operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
+
+    def leaves() -> dict[str, dict[str, Any]]:
+        plan = operator.json("plan-upgrade", "--kernel", "6.12.0")
+        return {vm["name"]: vm for host in plan["hosts"] for vm in host["vms"]}
+
+    assert {(one["leaves"], one["not_live"]) for one in leaves().values()} == {("live", None)}
+    operator.does("create-vm", "more", *ACME, "--count", "16", *SIZE)
+    found = leaves()
+    assert {one["leaves"] for one in found.values()} == {"not-looked-at"}
+    assert "NVML" in str(found["acme/web"]["not_looked_at"])
+    (operator.inventory.parent / "group_vars/all.yml").unlink()
+    cold = leaves()["acme/web"]
+    assert (cold["leaves"], "names no network" in cold["not_live"]) == ("cold", True)
+    operator.delete_all_vms()
+
+
 def test_a_move_that_is_killed_anywhere_leaves_one_running_vm(operator: Operator, fleet_witness: FleetWitness) -> None:
     before = fleet_witness.state()
     operator.does(*CREATE)
@@ -285,25 +304,6 @@ def test_a_vm_takes_its_reservation_along_while_it_runs(operator: Operator) -> N
     later.does("uncordon-host", host)
     later.does(*DELETE)
     operator.does("cancel-reservation", "--yes", "now", *ACME)
-
-
-def test_an_upgrade_says_how_vms_leave_their_hosts(operator: Operator) -> None:
-    """The hosts are asked about a few VMs; of many VMs, what the store has of the hosts decides."""
-    operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
-
-    def leaves() -> dict[str, dict[str, Any]]:
-        plan = operator.json("plan-upgrade", "--kernel", "6.12.0")
-        return {vm["name"]: vm for host in plan["hosts"] for vm in host["vms"]}
-
-    assert {(one["leaves"], one["not_live"]) for one in leaves().values()} == {("live", None)}
-    operator.does("create-vm", "more", *ACME, "--count", "16", *SIZE)
-    found = leaves()
-    assert {one["leaves"] for one in found.values()} == {"not-looked-at"}
-    assert "NVML" in str(found["acme/web"]["not_looked_at"])
-    (operator.inventory.parent / "group_vars/all.yml").unlink()
-    cold = leaves()["acme/web"]
-    assert (cold["leaves"], "names no network" in cold["not_live"]) == ("cold", True)
-    operator.delete_all_vms()
 
 
 def test_a_node_that_moves_live_is_not_drained(operator: Operator, api: KubernetesApi, pool: tuple[str, ...]) -> None:

@@ -14,6 +14,16 @@ def asking() -> frozenset[str]:
 
 
 ASKING_FOR_SEVERAL = frozenset(
-    {"start-vm", "stop-vm", "restart-vm", "move-vm", "label-vm", "apply-hosts", "quarantine-gpu"}
+    {
+        "start-vm",
+        "stop-vm",
+        "suspend-vm",
+        "resume-vm",
+        "restart-vm",
+        "move-vm",
+        "label-vm",
+        "apply-hosts",
+        "quarantine-gpu",
+    }
 )
 """Commands that ask only before VMs are changed that nobody named one by one, or a layout."""

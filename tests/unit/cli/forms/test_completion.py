@@ -21,7 +21,7 @@ join_ca_cert_hash join_kubeconfig join_munge_key join_server join_timeout join_t
 kernel_command_line labels lease limit limits listen mac management max_downtime memory month named new_name nics node
 note objects older_than os_name params partition path pattern physical_network pool prefer_labels print_config
 programs prometheus prometheus_page reason replay require_labels required resume_file rights role rules runbooks
-serial server since size snapshot taints timeout until user vgpu_params volume way workload zone
+serial server since size snapshot taints timeout until user vgpu_params volume way window workload zone
 """
 FREE = frozenset(_FREE.split())
 """Texts of a form of their own, and names of what the store does not have."""

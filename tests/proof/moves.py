@@ -55,7 +55,8 @@ AT_MOMENT = ("kill", "reboot", "libvirtd", "libvirtd-restart", "network", "sshd"
 BEFORE = ("move-port", "move-refused", "store")
 _NOT_BEGUN = {"state", "no-capacity"}
 """Answers of commands that found at once that they cannot work now: such a round is no point."""
-_COPYING_S, _USUAL_S, _LOCKED_S = 2, 1.5, 12.0
+_COPYING_S, _LOCKED_S = 2, 12.0
+_USUAL_S = {"move": 3.5, "suspend": 0.6, "resume": 0.9}
 
 
 class Fault(Exception):
@@ -131,7 +132,7 @@ class MovesProof:
         if how == "effect":
             count = self._effects[kind]
             return dice.choice(AT_EFFECT), dice.choice([str(dice.randint(1, count)), *(["run"] * (kind == "move"))])
-        return dice.choice(AT_MOMENT), round(dice.uniform(0.3, _USUAL_S + (_COPYING_S if kind == "move" else 0)), 2)
+        return dice.choice(AT_MOMENT), round(dice.uniform(0.1, _USUAL_S[kind]), 2)
 
     def _cut(self, vm: Vm, words: Sequence[str], what: str, when: str | float, which: str) -> Answer:
         folder = self._fleet.folder
@@ -141,7 +142,7 @@ class MovesProof:
                 lab.faults.begin(host, "move-seconds", value=_COPYING_S, folder=folder)
         if what in BEFORE:
             if what == "store":
-                return self._with_locked_store(words)
+                return self._with_locked_store(words, self._dice.uniform(0.1, _USUAL_S[words[0].removesuffix("-vm")]))
             for host in HOSTS:
                 lab.faults.begin(host, what, folder=folder)
             return run(operator, *words, "--json")
@@ -174,7 +175,7 @@ class MovesProof:
             if restart:
                 lab.faults.clear(host, [kind], folder=folder)
 
-    def _with_locked_store(self, words: Sequence[str]) -> Answer:
+    def _with_locked_store(self, words: Sequence[str], after_s: float) -> Answer:
         """Another process of the machine writes to the store for longer than a command waits, from a moment on."""
         path = self._patient.database.removeprefix("sqlite:///")
         ended = threading.Event()
@@ -185,7 +186,7 @@ class MovesProof:
                 ended.wait(_LOCKED_S)
                 store.execute("ROLLBACK")
 
-        timer = threading.Timer(self._dice.uniform(0.3, _USUAL_S), lock)
+        timer = threading.Timer(after_s, lock)
         timer.start()
         try:
             return run(self._patient, *words, "--json")

@@ -8,6 +8,10 @@ import pytest
 import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SIZE, operator, trust_network
+from vgpuctl.model.placement import Placement
+from vgpuctl.scheduler.defrag.plan import DefragStep, WayKind
+from vgpuctl.usecases.maintenance.planned_moves import MoveRules, carry_out, rehearse
+from vgpuctl.wiring import Settings, open_services
 
 __all__ = ["operator"]
 
@@ -82,6 +86,36 @@ def test_no_step_begins_after_the_window(operator: Operator) -> None:
     assert said.code == 10, said.err
     assert "left: no move begins after 2026-01-01 00:00 UTC" in said.err
     assert _places(operator) == before
+
+
+def test_a_step_has_the_place_that_the_step_before_frees(operator: Operator) -> None:
+    operator.does("create-vm", "mail", *ACME, *SIZE, "--gpu", "A40-24Q")
+    places = _places(operator)
+    full = places.pop("mail")
+    first, second = sorted(name for name, host in places.items() if host != full)
+    with open_services(Settings([str(operator.inventory)], operator.database), lambda _text: None) as services:
+        with services.store.reading() as session:
+            vms = {vm.request.name: vm for vm in session.vms()}
+            shares = {lease.vm_uuid: lease.share for lease in session.leases()}
+
+        def step(name: str, to: str, taken_by: str) -> DefragStep:
+            gpus = (shares[vms[name].uuid].gpu,)
+            there = Placement(to, (shares[vms[taken_by].uuid],))
+            return DefragStep(vms[name].uuid, f"acme/{name}", WayKind.LIVE, 0.0, vms[name].host, gpus, there)
+
+        steps = [step("mail", places[first], first), step(second, full, "mail")]
+        (alone,) = rehearse(services, steps[1:])
+        assert (alone.outcome, "no GPU can take A40-24Q" in alone.reason) == ("failed", True), alone.reason
+        assert [(one.outcome, one.way) for one in rehearse(services, steps)] == [("planned", "live")] * 2
+        assert _places(operator)["mail"] == full
+        done = carry_out(services, "defrag", steps, MoveRules("a test"))
+        assert [one.outcome for one in done] == ["moved"] * 2, done
+        (stale,) = carry_out(services, "defrag", steps[:1], MoveRules("a test"))
+        assert f"was to leave {full}" in stale.reason and f"is on {places[first]}" in stale.reason
+    assert _places(operator) == {first: places[first], "mail": places[first], second: full} | {
+        name: host for name, host in places.items() if host == full
+    }
+    operator.does("delete-vm", "mail", *ACME, "--yes", "--timeout", "0")
 
 
 def test_the_controller_makes_room_for_the_queue_by_one_live_move_a_round(operator: Operator) -> None:

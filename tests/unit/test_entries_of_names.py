@@ -42,6 +42,7 @@ OPTIONS = {
         (f"export {tool}", "profile"): "profile_name in usecases/layout/tool_exports.py:export_for"
         for tool in ("kubevirt", "nova", "proxmox")
     },
+    ("defrag", "profile"): _OF_TABLE,
     ("lab up", "memory"): "lab/vgpuctl_lab/cli/lab.py",
     ("reserve", "gpus"): "read_gpu_request in cli/placement/reservations.py:reserve",
     ("resize-disk", "size"): "parse_mib in cli/disk/resize_disk.py:command",

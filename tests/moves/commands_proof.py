@@ -274,7 +274,9 @@ def test_a_halt_that_would_be_too_long_is_refused_or_ends_the_move(fleet: Fleet)
     # More is written each second than is read.
     for kind, value in (("move-state", 256), ("move-dirty", 64), ("move-bandwidth", 16)):
         fleet.a.fault(Way.MDEV_PF, kind, value)
-    assert "and the guest may be halted for 8 s only" in refused(fleet, *LIVE, "--max-downtime", "8s")
+    assert "the state of its GPUs does not get less, and the guest may be halted for 8s only" in refused(
+        fleet, *LIVE, "--max-downtime", "8s"
+    )
     fleet.runs_on(fleet.a, before)
     assert fleet.state() == had
     fleet.has_nothing_left()

@@ -111,6 +111,16 @@ def test_a_rest_that_does_not_fit_ends_the_move() -> None:
     assert domain.limits[-1] == 2000
 
 
+def test_a_state_of_gpus_that_does_not_fit_is_named_although_qemu_does_not_count_it() -> None:
+    domain, seen = Domain(needs_ms=60_000, remaining=0), list[MigrationProgress]()
+    source: Any = Libvirt("gpu1", domain)
+    with pytest.raises(DomainRejected) as refused:
+        Migration(source, source, source, ORDER).run(seen.append)
+    assert "the state of its GPUs does not get less, and the guest may be halted for 2s" in refused.value.message
+    assert "the rest takes longer: allow" in str(refused.value.hint)
+    assert str(seen[0]).endswith("s, its memory is copied, the state of its devices is left")
+
+
 def test_what_libvirt_answers_is_told_with_both_hosts(monkeypatch: pytest.MonkeyPatch) -> None:
     domain = Domain(needs_ms=0)
     monkeypatch.setattr(domain, "migrate3", _refuse)

@@ -16,7 +16,7 @@ FOLDER = "/var/log/libvirt/qemu"
 # Definitions, and the state of what runs: libvirt writes both, in folders of root's.
 DEFINITIONS = ("/etc/libvirt/qemu", "/run/libvirt/qemu")
 # QEMU leads its messages with a time (`-msg timestamp=on`) and its own name; its command line is in the log too.
-# Without both it writes what it says during a command of libvirt, as when it loads a state; VFIO names a device.
+# What it says during a command of libvirt, as when it loads a state, has neither: VFIO begins it with the device.
 _SPOKEN = re.compile(
     r"^(?:(?:\S+ )?(?:\S*/)?(?:qemu-system-\w+|qemu-kvm|kvm)(?:\[\d+\])?"
     r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]): "

@@ -53,9 +53,9 @@ class MigrationOrder:
 
 @dataclass(frozen=True)
 class MigrationProgress:
-    """Bytes of memory, devices and disks as QEMU counts them; total_bytes grows with what the guest writes again.
+    """Bytes of memory and disks, as QEMU counts them; it does not count the state of devices here.
 
-    limit_s: how long the guest may be halted, as it is set now.
+    total_bytes: grows with what the guest writes again. limit_s: how long the guest may be halted, as it is set now.
     """
 
     elapsed_s: float
@@ -65,6 +65,8 @@ class MigrationProgress:
 
     def __str__(self) -> str:
         """Write it for people: `12s, 3.1GiB of 8GiB left`."""
+        if not self.remaining_bytes:
+            return f"{format_duration(self.elapsed_s)}, its memory is copied, the state of its devices is left"
         left, total = format_mib(self.remaining_bytes // MIB), format_mib(self.total_bytes // MIB)
         return f"{format_duration(self.elapsed_s)}, {left} of {total} left"
 
@@ -185,11 +187,13 @@ class _Overseer:
             return
         self._stalls += 1
         if self._stalls >= _GIVEN_UP:
-            needed = f" {format_duration(remaining / bytes_per_s)}" if bytes_per_s else ""
-            took = format_duration(time.monotonic() - self._began)
-            left, most = format_mib(remaining // MIB), format_duration(self._most_s)
+            needed = f" {format_duration(remaining / bytes_per_s)}" if remaining and bytes_per_s else ""
+            took, most = format_duration(time.monotonic() - self._began), format_duration(self._most_s)
+            left = "the state of its GPUs does not"
+            if remaining:
+                left = f"{format_mib(remaining // MIB)} are left and do not"
             raise DomainRejected(
-                f"the move of domain {self._order.name} was ended after {took}: {left} are left and do not get less,"
+                f"the move of domain {self._order.name} was ended after {took}: {left} get less,"
                 f" and the guest may be halted for {most} only",
                 hint=f"the rest takes{needed or ' longer'}: allow a longer --max-downtime, give the move more bandwidth"
                 " (`bandwidth_mbps` of vgpu_moves), or move the VM cold",

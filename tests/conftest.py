@@ -14,6 +14,9 @@ from tests.changed.seconds import recorded
 from tests.lab_fixtures import rest_kernel_host, wake_kernel_host
 from tests.postgres_fixture import LocalPostgres, find_programs
 
+# Else gRPC starts its threads again in a child that libvirt forks, and they write into the child's stderr.
+os.environ["GRPC_ENABLE_FORK_SUPPORT"] = "false"
+
 if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     # Begun in a shell's background, where interrupts are ignored; what the tests start would inherit that.
     signal.signal(signal.SIGINT, signal.default_int_handler)

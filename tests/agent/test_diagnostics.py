@@ -167,7 +167,16 @@ def test_what_qemu_says_of_a_device_while_libvirt_lets_it_run_has_no_time(device
         "/etc/libvirt/qemu/t.a.xml": domain(f"{LOGS}/t.a-serial.log"),
         f"{LOGS}/t.a.log": f"{STARTED}LC_ALL=C \\\n-append '{said}' \\\n{said}\n",
     }
-    assert lines(tmp_path, trees) == [("vgpu-state-lost", "t.a", said)]
+    line = f"{said} (line 3 since the start of 2026-11-23 00:00:00.000+0000)"
+    assert lines(tmp_path, trees) == [("vgpu-state-lost", "t.a", line)]
+
+
+def test_the_same_words_said_twice_of_a_device_are_two_resets(tmp_path: Path) -> None:
+    said = (
+        "0000:c1:00.4: Failed setting device state to STOP_COPY. Recover state is ERROR. Resetting device: I/O error\n"
+    )
+    trees = {"/etc/libvirt/qemu/t.a.xml": domain(), f"{LOGS}/t.a.log": STARTED + said * 2}
+    assert len(lines(tmp_path, trees)) == 2
 
 
 def test_a_definition_that_cannot_be_read_is_told(tmp_path: Path) -> None:

@@ -65,6 +65,9 @@ SCENES: dict[str, Scene] = {
     "export monitoring": scene(Run("monitoring"), Run("monitoring")),
     "top": scene(Run("web-1", keys=b"q"), Run("web-1"), first=(WEB_1,)),
     "map": scene(Run("gpu1"), Run("gpu2"), first=(WEB_1,)),
+    "rebalance": scene(
+        Run("no move is worth it"), Run("no move is worth it", more="--yes"), first=(WEB_1, DESK_1, keep_history)
+    ),
     "advise": scene(Run("1 of 1 lease measured"), Run("["), first=(WEB_1, keep_history)),
     "fit-performance": scene(
         Run("COST"), Run("COST"), first=(WEB_1, DESK_1, keep_history, file("measured.csv", MEASURED))

@@ -45,6 +45,13 @@ def make_certificates(stage: Stage) -> None:
 
 SCENES: dict[str, Scene] = {
     "capacity": scene(Run("24 more fit"), Run("gpu1")),
+    "defrag": scene(
+        Run("unused GPUs: 3 now"),
+        Run("room for A40-48Q: 3 now"),
+        Run("as much room as was asked for", more="--yes"),
+        Run('"moves": []'),
+        first=("create-vm acme/web-1 --memory 96MiB --vcpus 1 --network none --gpu A40-8Q",),
+    ),
     "explain-vm": scene(Run("not checked"), Run("gpu1"), Run("gpu1")),
     "list-queue": scene(Run("waits"), Run('"waits"'), first=(FULL, WAITS)),
     "leave-queue": scene(

@@ -85,7 +85,18 @@ SCENES: dict[str, Scene] = {
             "attach-nic acme/web-2 back",
         ),
     ),
+    "suspend-vm": scene(
+        Run("acme/web-1: suspended, shares kept", then={"show-vm acme/web-1": "suspended"}),
+        Run("acme/web-2: stopped, shares released", then={"show-vm acme/web-2": "suspended"}),
+        first=(WEB_1, WEB_2),
+    ),
+    "resume-vm": scene(
+        Run("acme/web-1: running", then={STATES: "running"}),
+        Run("acme/web-2: running", then={STATES: "!stopped"}),
+        first=(WEB_1, WEB_2, "suspend-vm acme/web-1", "suspend-vm acme/web-2 --hold release"),
+    ),
     "move-vm": scene(
+        Run("gpu2"),
         Run("gpu", then={"list-vms -t acme --columns vm,host -o csv": "gpu1"}),
         Run("gpu2", then={"list-vms -t acme --columns vm,host -o csv": "gpu2"}),
         first=(f"create-vm acme/web-1 {SMALL} --gpu A40-8Q",),

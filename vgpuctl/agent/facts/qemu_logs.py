@@ -21,7 +21,8 @@ _SPOKEN = re.compile(
     r"^(?:(?:\S+ )?(?:\S*/)?(?:qemu-system-\w+|qemu-kvm|kvm)(?:\[\d+\])?"
     r"|[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}|[0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]): "
 )
-_START = re.compile(r"^\d{4}-\d\d-\d\d \S+: starting up libvirt version: ")
+_TIMED = re.compile(r"^\d{4}-\d\d-\d\d")
+_START = re.compile(r"^(\d{4}-\d\d-\d\d \S+): starting up libvirt version: ")
 
 
 def read(host: Host, unread: List[str]) -> Iterator[Tuple[str, List[str], bool]]:
@@ -44,8 +45,16 @@ def read(host: Host, unread: List[str]) -> Iterator[Tuple[str, List[str], bool]]
 
 
 def _since_start(lines: List[str]) -> List[str]:
-    starts = [number for number, line in enumerate(lines) if _START.match(line)]
-    return [line for line in lines[starts[-1] if starts else 0 :] if _SPOKEN.match(line)]
+    """QEMU's own lines. One without a time gets its place in the log, by which it differs from one of equal words."""
+    start, place, said = "", 0, []  # type: str, int, List[str]
+    for line in lines:
+        place += 1
+        begun = _START.match(line)
+        if begun is not None:
+            start, place, said = f" of {begun.group(1)}", 0, []
+        elif _SPOKEN.match(line):
+            said.append(line if _TIMED.match(line) else f"{line} (line {place} since the start{start})")
+    return said
 
 
 def _read_definitions(host: Host, unread: List[str]) -> Tuple[Set[str], Set[str]]:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What libvirt tells about a move: of the running domain, and of the processor and machine types of a host."""
 
+import re
 import time
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
@@ -18,6 +19,7 @@ _NO_MODEL = "default"
 """Mode of a CPU that the domain does not describe: QEMU's own default, which every host has."""
 _MOST_MACHINES = 4096
 _MOST_FEATURES = 4096
+_MOVED_BY_LIBVIRT = re.compile("pci|mdev|usb")
 _DIRTY_RATE_S = 1
 _DIRTY_RATE_POLLS = 30
 
@@ -152,9 +154,8 @@ def _transient(root: ElementTree.Element) -> Iterator[str]:
 def _unmovable(root: ElementTree.Element) -> Iterator[str]:
     """Host devices that are neither PCI, mdev nor USB, of which libvirt moves the latter."""
     for one in root.iterfind("devices/hostdev"):
-        kind = one.get("type", "")
-        if kind not in ("pci", "mdev", "usb"):
-            yield f"a host device of type {kind}"
+        if _MOVED_BY_LIBVIRT.fullmatch(one.get("type", "")) is None:
+            yield f"a host device of type {one.get('type')}"
 
 
 def _processor(root: ElementTree.Element) -> HostProcessor | None:

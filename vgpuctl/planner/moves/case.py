@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.vgpu_params import VgpuParams
+from vgpuctl.sharing.kind import HandedAs, Takes
+from vgpuctl.sharing.kinds import kind_of
 
 Range = tuple[int, int]
 """The lowest and the highest version, both included."""
@@ -70,6 +72,21 @@ class MovedGpu:
     def is_vgpu(self) -> bool:
         """True if NVIDIA's vGPU manager runs it."""
         return self.is_nvidia and not self.sharing.is_asked_for_by_name()
+
+    @property
+    def is_card(self) -> bool:
+        """True if the VM has the whole card."""
+        return kind_of(self.sharing).takes is Takes.CARD
+
+    @property
+    def is_mdev(self) -> bool:
+        """True if the VM has it as a mediated device."""
+        return kind_of(self.sharing).handed_as is HandedAs.MDEV
+
+    @property
+    def is_plain_vf(self) -> bool:
+        """True if libvirt gives it a VF of a driver of its own."""
+        return kind_of(self.sharing).handed_as is HandedAs.PLAIN_VF
 
     @property
     def name(self) -> str:

@@ -3,12 +3,13 @@
 
 from collections.abc import Callable
 
-from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.move_verdict import MoveKind
 from vgpuctl.model.version import version_of
 from vgpuctl.model.vgpu_params import params_against_migration
 from vgpuctl.planner.moves.case import MoveCase, MovedGpu, MoveHost
 from vgpuctl.planner.moves.rule import Found, Looks, MoveRule, differs, each, either, found, is_before, whole
+from vgpuctl.sharing.kind import HandedAs
+from vgpuctl.sharing.kinds import kind_of
 
 # The bits of nvml.h.
 NVML_VGPU_VM_COMPATIBILITY_COLD = 0x1
@@ -106,7 +107,8 @@ def _driver_of_rhel(case: MoveCase, _gpu: MovedGpu) -> bool | None:
 
 
 def _vf_of_rhel(case: MoveCase, gpu: MovedGpu) -> bool | None:
-    on_vfs = (None if kind is None else kind is Sharing.VF_PROFILE for kind in (gpu.sharing, gpu.there_sharing))
+    kinds = (gpu.sharing, gpu.there_sharing)
+    on_vfs = (None if one is None else kind_of(one).handed_as is HandedAs.TYPED_VF for one in kinds)
     uses_vf = either(*on_vfs)
     return _both(uses_vf, either(_is_early_rhel_9(case.here), _is_early_rhel_9(case.there)))
 
@@ -263,18 +265,18 @@ GPU_RULES = (
     MoveRule(
         "passthrough", _LIVE, "{gpu.name}: a whole card on {found} has no migration",
         "", "the driver of {gpu.name}", _VFIO,
-        each(_without_migration, lambda gpu: gpu.sharing is Sharing.PASSTHROUGH),
+        each(_without_migration, lambda gpu: gpu.is_card),
     ),
     MoveRule(
         "vf-without-migration", _LIVE, "{gpu.name}: driver {found} of its VF has no migration",
         "bind the VF to a driver of its vendor that has VFIO migration", "the driver of {gpu.name}",
-        _VFIO, each(_without_migration, lambda gpu: gpu.sharing is Sharing.VF),
+        _VFIO, each(_without_migration, lambda gpu: gpu.is_plain_vf),
     ),
     MoveRule(
         "vf-dirty-pages", _LIVE, "{gpu.name}: nobody can tell which memory its VF has written",
         "use libvirt 12.2 on both hosts, with iommufd and an IOMMU that tracks writes",
         "the iommufd of {gpu.name}, and libvirt of {here.name} and {there.name}", _VFIO,
-        each(_without_dirty_pages, lambda gpu: gpu.sharing is Sharing.VF),
+        each(_without_dirty_pages, lambda gpu: gpu.is_plain_vf),
     ),
     MoveRule(
         "devices-without-p2p", _LIVE, "{gpu.name}: several devices move only if each has the P2P state",

@@ -3,13 +3,11 @@
 
 from collections.abc import Callable
 
-from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.move_verdict import MoveKind
 from vgpuctl.planner.moves.case import MoveCase, MoveHost
 from vgpuctl.planner.moves.rule import Found, MoveRule, differs, is_before, whole
 
 _LIVE = MoveKind.LIVE
-_MDEV = (Sharing.MDEV, Sharing.MDEV_VF)
 _NOVA = "openstack/nova virt/libvirt/driver.py"
 _LIBVIRT = "libvirt src/qemu/qemu_migration.c"
 _DOMAIN = "the running domain of {case.vm.name}"
@@ -21,7 +19,7 @@ def _too_old(name: str, for_mdev: str, for_vf: str) -> Callable[[MoveCase], Foun
     def look(case: MoveCase) -> Found:
         if not case.gpus:
             return ""
-        wanted = for_mdev if all(gpu.sharing in _MDEV for gpu in case.gpus) else for_vf
+        wanted = for_mdev if all(gpu.is_mdev for gpu in case.gpus) else for_vf
         known = {host.name: getattr(host, name) for host in (case.here, case.there)}
         old = [f"{host} has {version}" for host, version in known.items() if is_before(version, wanted)]
         if old:

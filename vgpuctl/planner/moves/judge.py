@@ -3,7 +3,6 @@
 
 from collections.abc import Iterable
 
-from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.move_verdict import NOT_LOOKED_AT, MoveKind, MoveLimit, MoveVerdict, kind_of
 from vgpuctl.planner.moves.case import MoveCase, MovedGpu
 from vgpuctl.planner.moves.estimate import estimate_downtime
@@ -122,5 +121,5 @@ def _notes(case: MoveCase) -> Iterable[str]:
         yield f"it is a node of {case.vm.cluster}: a cold move drains it first, a live move tells the cluster nothing"
     if case.vm.gang is not None:
         yield f"it is in gang {case.vm.gang}: a cold move stops it while the others run"
-    if any(gpu.sharing is Sharing.PASSTHROUGH for gpu in case.gpus):
+    if any(gpu.is_card for gpu in case.gpus):
         yield "a whole card goes cold alone: the VM is stopped, and gets an equal card"

@@ -3,7 +3,6 @@
 
 from collections.abc import Callable
 
-from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.move_verdict import MoveKind
 from vgpuctl.planner.moves.case import MoveCase
 from vgpuctl.planner.moves.rule import Found, MoveRule, whole
@@ -13,7 +12,7 @@ _OURS = "vgpuctl docs/moves.md"
 
 
 def _has_whole_card(case: MoveCase) -> bool:
-    return any(gpu.sharing is Sharing.PASSTHROUGH for gpu in case.gpus)
+    return any(gpu.is_card for gpu in case.gpus)
 
 
 def _looked(code: str, applies: Callable[[MoveCase], bool] = lambda _case: True) -> Callable[[MoveCase], Found]:

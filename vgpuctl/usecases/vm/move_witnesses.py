@@ -7,7 +7,6 @@ from collections.abc import Collection, Sequence
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.migration import GpuMigration, VgpuComparison, VgpuMigration
-from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import UsageError, VgpuctlError
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.vgpu_params import VgpuParams, parse_vgpu_param
@@ -64,7 +63,7 @@ def moved_gpu(
     return MovedGpu(
         lease.index,
         share.sharing,
-        is_nvidia=share.sharing not in (Sharing.VF, Sharing.PASSTHROUGH) if gpu is None else gpu.vendor_id == _NVIDIA,
+        is_nvidia=not share.sharing.is_asked_for_by_name() if gpu is None else gpu.vendor_id == _NVIDIA,
         here=_card(share.gpu, gpu),
         there=None if there is None else _card(there.gpu, target),
         there_sharing=None if there is None else there.sharing,

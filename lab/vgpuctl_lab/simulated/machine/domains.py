@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The effects of starting and ending a VM: its QEMU holds devices, libvirt binds functions to vfio-pci."""
 
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from xml.sax.saxutils import escape
 
 from vgpuctl_lab.simulated.machine.drivers import VFIO, Drivers
@@ -13,8 +13,8 @@ from vgpuctl_lab.simulated.machine.virsh import DOMAINS
 
 QEMU_LOGS = "var/log/libvirt/qemu"
 # What leads a line: libvirt's time, and the time and the name that QEMU gives its own messages (`-msg timestamp=on`).
-_BY_LIBVIRT = "%Y-%m-%d %H:%M:%S.000+0000: "
-BY_QEMU = "%Y-%m-%dT%H:%M:%S.000000Z qemu-system-x86_64: "
+_BY_LIBVIRT = "%Y-%m-%d %H:%M:%S.%f+0000: "
+BY_QEMU = "%Y-%m-%dT%H:%M:%S.%fZ qemu-system-x86_64: "
 NO_NODES: Mapping[str, int] = {}
 WEDGED = "vf-wedged"
 # A QEMU killed before this age wedges its VFs.
@@ -67,10 +67,10 @@ def start(
 
 
 def log_of_qemu(machine: MachineFolder, name: str, line: str, *, form: str = _BY_LIBVIRT) -> None:
-    """Write a line into libvirt's log of a domain's QEMU. form: what leads the line, for strftime()."""
+    """Write a line into libvirt's log of a domain's QEMU. form: what leads the line, for datetime.strftime()."""
     path = machine.root / QEMU_LOGS / f"{name}.log"
     path.parent.mkdir(parents=True, exist_ok=True)
-    now = time.strftime(form, time.gmtime(machine.state().now()))
+    now = datetime.fromtimestamp(machine.state().now(), UTC).strftime(form)
     with path.open("a") as file:
         file.write(f"{now}{line}\n")
 

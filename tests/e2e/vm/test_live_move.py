@@ -2,7 +2,7 @@
 """A running VM moves to another host without a stop: with all it has, verified there, and nothing stays behind."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -16,6 +16,8 @@ from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SEEDED, SIZE, operator, trust_network
 from tests.e2e.witness import FleetWitness
 from tests.kubernetes_api import KubernetesApi
+from tests.lab.simulated_fixtures import machine
+from vgpuctl_lab.simulated.machine.domains import QEMU_LOGS
 
 __all__ = ["api", "operator", "pool"]
 
@@ -168,6 +170,21 @@ def test_a_refused_move_that_resets_the_vgpu_on_its_old_host_says_so(
     assert "runs on sim-001; QEMU has reset its vGPU" in operator.does("repair").out
     assert operator.json("list-vms")[0]["vm"]["problem"].startswith("QEMU has reset its vGPU")
     assert len(operator.json("list-events", "--kind", "vgpu-state-lost", "--since", "1h")) == 3
+    operator.does(*DELETE)
+
+
+@pytest.mark.parametrize("words", [MOVE, ("suspend-vm", "web", *ACME)], ids=["move", "suspension"])
+def test_whether_a_vgpu_was_reset_is_not_known_where_the_log_was_not_read(
+    operator: Operator, faults: Callable[..., None], fleet: lab.LabFolder, words: Sequence[str]
+) -> None:
+    operator.does(*CREATE)
+    told = operator.json("list-events", "--kind", "vgpu-state-lost")
+    (machine(fleet, "sim-001").root / QEMU_LOGS / "acme.web.log").write_text("its start is in an older file\n")
+    faults("move-read-error")
+    doubt = "it is not known whether QEMU has reset its vGPU: the log of its QEMU on sim-001 could not be read"
+    assert doubt in operator.is_refused(*words)["message"]
+    assert operator.json("list-vms")[0]["vm"]["problem"] == doubt
+    assert operator.json("list-events", "--kind", "vgpu-state-lost") == told
     operator.does(*DELETE)
 
 

@@ -34,6 +34,13 @@ class CarriedState:
             return f"it lost the state of its vGPU on the way and must be restarted: {self.lost[0]}"
         return f"it was not verified: {self.unread[0]}" if self.unread else None
 
+    @property
+    def doubt_of_stayed(self) -> str | None:
+        """What is wrong, or not known, of a VM that did not leave its host, in words; None if its vGPUs are whole."""
+        if self.lost:
+            return f"QEMU has reset its vGPU, and it must be restarted: {self.lost[0]}"
+        return f"it is not known whether QEMU has reset its vGPU: {self.unread[0]}" if self.unread else None
+
     def require(self, vm: Vm) -> None:
         """Raise GuestError for a VM that runs, and is not known to be as it was."""
         if self.doubt is not None:
@@ -73,28 +80,27 @@ def note_lost_state(services: Services, vm: Vm, lost: Sequence[str], source: str
         session.add_vm_event(EventKind.VGPU_STATE_LOST, vm, lost[0], before=where, after={"lines": list(lost)})
 
 
-def new_losses(services: Services, host: HostSession, vm: Vm, error: BaseException | None = None) -> tuple[str, ...]:
-    """Lines by which QEMU says that it reset a vGPU of a VM that runs, and that no event tells yet.
+def state_after_failure(
+    services: Services, host: HostSession, vm: Vm, error: BaseException | None = None
+) -> CarriedState:
+    """Look whether QEMU reset a vGPU of a VM that did not leave its host. lost: only what no event tells yet.
 
     A vGPU whose driver refuses to save its state is reset on its old host: the move or suspension fails, and the guest
-    runs on without it. error: of the command, which then says so too.
+    runs on without it. error: of the command, which then says so too, and says so if the log could not be read.
     """
-    seen = look_at_state(host, vm)
     with services.store.reading() as session:
+        if not session.leases(vm_uuid=vm.uuid):
+            return CarriedState()
         told = session.events(
             None, EventFilter((vm.printed_name,), (EventKind.VGPU_STATE_LOST,), tenant=vm.request.tenant)
         )
+    seen = look_at_state(host, vm)
     known = {line for one in told for line in _lines_of(one)}
-    lost = tuple(one for one in seen.lost if one not in known)
-    if lost and isinstance(error, VgpuctlError):
-        error.message = f"{error.message}; {in_words(lost)}"
+    state = CarriedState(tuple(one for one in seen.lost if one not in known), seen.unread)
+    if state.doubt_of_stayed is not None and isinstance(error, VgpuctlError):
+        error.message = f"{error.message}; {state.doubt_of_stayed}"
         error.hint = f"`vgpuctl restart-vm {vm.printed_name}` gives its guest a vGPU that works"
-    return lost
-
-
-def in_words(lost: Sequence[str]) -> str:
-    """What happened to a VM that did not leave its host."""
-    return f"QEMU has reset its vGPU, and it must be restarted: {lost[0]}"
+    return state
 
 
 def _lines_of(event: Event) -> Sequence[str]:

@@ -21,7 +21,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.move_link import MoveLink, MoveNetwork
 from vgpuctl.model.vm import Vm, VmState, moves_live_to
 from vgpuctl.usecases.domain import guest
-from vgpuctl.usecases.domain.carried_state import add_loss, in_words, new_losses
+from vgpuctl.usecases.domain.carried_state import CarriedState, add_loss, state_after_failure
 from vgpuctl.usecases.image.image_gate import images_on
 from vgpuctl.usecases.network.ports import attachments_of, connect
 from vgpuctl.usecases.observed.capacities import rules_of
@@ -86,8 +86,8 @@ def carry_out_live(services: Services, plan: PlannedMove, *, reason: str, max_do
         services.say(f"{vm.printed_name}: moves from {vm.host} to {target} while it runs")
         moved = replace(vm, request=plan.wanted, host=target, numa=plan.placement.numa)
         leases = leases_of(moved, plan.placement)
-        lost: list[str] = []
-        undoing = Undo(services.say, subject=vm.printed_name, settle=lambda undo: _settle(services, vm, undo, lost))
+        stayed: list[CarriedState] = []
+        undoing = Undo(services.say, subject=vm.printed_name, settle=lambda undo: _settle(services, vm, undo, stayed))
         with services.store.reading() as session:
             kept = known_kept(recorded(session, vm))
         migrated = None
@@ -103,7 +103,7 @@ def carry_out_live(services: Services, plan: PlannedMove, *, reason: str, max_do
                     max_downtime_s=max_downtime_s,
                 )
                 with _on_free_links(services, vm.host, target):
-                    migrated, interrupted = _migrate(services, here, there, vm, order, undoing, lost)
+                    migrated, interrupted = _migrate(services, here, there, vm, order, undoing, stayed)
                 undoing.keep()
         except BaseException as error:
             undoing.finish(error)
@@ -133,17 +133,19 @@ def _begin(services: Services, vm: Vm, target: str, leases: Sequence[Lease]) -> 
         session.set_vm_state(vm.uuid, VmState.RUNNING, moves_live_to(target))
 
 
-def _settle(services: Services, vm: Vm, undoing: Undo, lost: Sequence[str]) -> None:
+def _settle(services: Services, vm: Vm, undoing: Undo, stayed: Sequence[CarriedState]) -> None:
     """Forget a move that was rolled back. Where a part could not be, `repair` goes on: the rows stay.
 
-    lost: what says that QEMU reset the VM's vGPU on its old host.
+    stayed: what its old host says of the state of its vGPUs, if the move failed there.
     """
     if undoing.failures:
         return
     with services.store.transaction() as session:
         release_held_for(session, vm, HeldFor.MOVE)
-        note_settled(session, vm, in_words(lost) if lost else vm.problem)
-        add_loss(session, vm, lost)
+        doubts = [one.doubt_of_stayed for one in stayed]
+        note_settled(session, vm, next(filter(None, doubts), vm.problem))
+        for one in stayed:
+            add_loss(session, vm, one.lost)
         detail = undoing.cause or "it was rolled back"
         session.add_vm_event(EventKind.VM_MOVE_ENDED, vm, detail, before={}, after={"host": vm.host})
 
@@ -183,13 +185,13 @@ def _migrate(
     vm: Vm,
     order: MigrationOrder,
     undoing: Undo,
-    lost: list[str],
+    stayed: list[CarriedState],
 ) -> tuple[Migrated | None, BaseException | None]:
     """Have libvirt move the VM. Returns what it says, and the interrupt that came when the VM was there already.
 
     An error is believed only after both hosts were looked at. Raises it when the VM runs where it was, which the undo
-    stack then cleans up after; without the undo stack when nobody can say where the VM runs. Adds to `lost` what QEMU
-    says of a vGPU that it has reset there.
+    stack then cleans up after; without the undo stack when nobody can say where the VM runs. Adds to `stayed`
+    whether QEMU has reset a vGPU there.
     """
     said_at = time.monotonic()
 
@@ -219,5 +221,5 @@ def _migrate(
         if where is Whereabouts.TARGET:
             return None, error if isinstance(error, KeyboardInterrupt) else None
         if where is not Whereabouts.NOWHERE:
-            lost.extend(new_losses(services, here, vm, error))
+            stayed.append(state_after_failure(services, here, vm, error))
         raise

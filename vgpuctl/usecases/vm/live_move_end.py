@@ -24,10 +24,9 @@ from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.carried_state import (
     CarriedState,
     add_loss,
-    in_words,
     look_at_state,
-    new_losses,
     note_lost_state,
+    state_after_failure,
 )
 from vgpuctl.usecases.domain.promises import Findings, note_started, prove_start
 from vgpuctl.usecases.found.vm_values import values_of
@@ -274,16 +273,16 @@ def settle_live_move(services: Services, vm: Vm, held: Sequence[Reservation]) ->
             release_strays(services, there, reserved.shares)
         drop_copies(services, vm, [target])
     found = f"it runs on {vm.host}"
-    lost: tuple[str, ...] = ()
+    state = CarriedState()
     if where is Whereabouts.NOWHERE:
         found = f"it is {where} on {vm.host}"
     else:
-        lost = new_losses(services, services.host(vm.host), vm)
-        found = "; ".join([found, *map(in_words, [lost] if lost else [])])
+        state = state_after_failure(services, services.host(vm.host), vm)
+        found = "; ".join(filter(None, [found, state.doubt_of_stayed]))
     with services.store.transaction() as session:
         release_held_for(session, vm, HeldFor.MOVE)
-        note_settled(session, vm, in_words(lost) if lost else None)
-        add_loss(session, vm, lost)
+        note_settled(session, vm, state.doubt_of_stayed)
+        add_loss(session, vm, state.lost)
         session.add_vm_event(EventKind.VM_MOVE_ENDED, vm, f"cut short: {found}", before={}, after={"host": vm.host})
     return found
 

@@ -16,7 +16,7 @@ from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import SUSPENDED, Vm, VmState
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.usecases.cluster.leave_cluster import STOPPED, leave_cluster
-from vgpuctl.usecases.domain.carried_state import add_loss, in_words, new_losses
+from vgpuctl.usecases.domain.carried_state import add_loss, state_after_failure
 from vgpuctl.usecases.found.find_vm import refuse_unfinished
 from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.observed.observations import note_state
@@ -66,11 +66,11 @@ def _save(services: Services, host: HostSession, vm: Vm) -> None:
     try:
         SavedState(host.hypervisor, vm.domain_name, vm.uuid).save()
     except VgpuctlError as error:
-        lost = new_losses(services, host, vm, error)
-        if lost:
+        state = state_after_failure(services, host, vm, error)
+        if state.doubt_of_stayed is not None:
             with services.store.transaction() as session:
-                session.set_vm_state(vm.uuid, VmState.RUNNING, in_words(lost))
-                add_loss(session, vm, lost)
+                session.set_vm_state(vm.uuid, VmState.RUNNING, state.doubt_of_stayed)
+                add_loss(session, vm, state.lost)
         raise
 
 

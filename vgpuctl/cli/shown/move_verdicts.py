@@ -44,9 +44,11 @@ def show_move_check(vm: "Vm", found: "Sequence[tuple[str, MoveVerdict]]") -> Non
     print_table(
         ["HOST", "MOVE", "STOP", "STATE", "WHY"],
         [(host, str(one.kind), _stop(one), _state(one), _why(one)) for host, one in found],
-        empty="it is asked about no other host",
+        empty="there is no other host that it could go to",
         drops={"WHY": 0},
     )
+    if not found:
+        return
     groups: dict[tuple[str, str], list[tuple[str, MoveLimit]]] = {}
     for host, verdict in found:
         for limit in _told(verdict):

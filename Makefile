@@ -50,11 +50,11 @@ test-network: ## Prove tenants' networks with packets between two emulated hosts
 	@bash scripts/setup test
 	@.venv/bin/python -m pytest -v tests/network/hosts_proof.py
 
-test-moves: ## Prove that VMs move with their vGPUs between two emulated hosts with QEMU 10, and that no failure in between loses one; ROUNDS=10 repeats the first (52 minutes; on Debian 12 in a root of Debian 13, which needs root, and 10 minutes more the first time)
+test-moves: ## Prove that VMs move with their vGPUs between two emulated hosts with QEMU 10, and that no failure in between loses one; ROUNDS=10 repeats the moves, PAIRS=10 the comparison with the check (52 minutes; on Debian 12 in a root of Debian 13, which needs root, and 10 minutes more the first time)
 	@if grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then \
-		bash scripts/setup other-debian && scripts/other-debian make test-moves "ROUNDS=$(ROUNDS)"; \
+		bash scripts/setup other-debian && scripts/other-debian make test-moves "ROUNDS=$(ROUNDS)" "PAIRS=$(PAIRS)"; \
 	else \
-		bash scripts/setup test && ROUNDS=$(ROUNDS) .venv/bin/python -m pytest -v tests/moves/hosts_proof.py tests/moves/commands_proof.py && \
+		bash scripts/setup test && ROUNDS=$(ROUNDS) PAIRS=$(PAIRS) .venv/bin/python -m pytest -v -rP tests/moves/*_proof.py && \
 		.venv/bin/python -m tests.proof.moves; \
 	fi
 

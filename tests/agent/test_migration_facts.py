@@ -56,6 +56,15 @@ def test_a_card_and_its_running_vgpu_are_described_for_moves(tmp_path: Path) -> 
     assert (vgpu.vm_uuid, vgpu.can_migrate, vgpu.state_bytes) == (VM, True, 8 << 30)
 
 
+def test_faults_of_moves_are_seen_by_nvml(tmp_path: Path) -> None:
+    machine = _with_vm(tmp_path)
+    for kind, value in (("move-state", 64), ("move-unsupported", 1)):
+        machine.begin(kind, value)
+    found = _migration(machine)
+    [vgpu] = found.vgpus
+    assert (found.can_migrate, vgpu.can_migrate, vgpu.state_bytes) == (False, False, 64 << 20)
+
+
 def test_a_card_without_vgpus_says_nothing_about_moves(tmp_path: Path) -> None:
     assert Machine(tmp_path, "flex-170").gpu().migration is None
 

@@ -55,7 +55,7 @@ def test_faults_are_felt_listed_and_ended_in_one_go(healthy: KernelHost, do: Do)
     assert (create, lock, config, file) == ("EIO", "0", "ffffffff", [0, ""])
     assert refusals(log)[0] == "NVRM: Failed to add vgpu create request: 0x40"
     assert libvirt[0] != 0
-    assert card.endswith(" state_mib=64")
+    assert card.endswith(" state_mib=64 can_move=1")
     lab.faults.begin(name, "network", folder=folder)
     (described,) = lab.status(folder=folder)
     with socket.create_connection((described.address, described.port), timeout=10) as client:

@@ -150,6 +150,13 @@ def test_mixed_sizes_and_a_running_vm_are_one_truth(ask: Ask) -> None:
         ["nvml", "told(nvmlGetVgpuCompatibility(moved, nvmlDeviceGetVgpuMetadata(gpu)))"],
         ["nvml", "told(nvmlGetVgpuCompatibility(moved, other))"],
         ["nvml", "nvmlVgpuInstanceGetRuntimeStateSize(vgpu).size >> 20"],
+        ["write", "/proc/vgpulab/control", f"fault {_A40} move-state 64"],
+        ["write", "/proc/vgpulab/control", f"fault {_A40} move-unsupported 1"],
+        ["nvml", "nvmlVgpuInstanceGetRuntimeStateSize(vgpu).size >> 20"],
+        ["nvml", "told(nvmlGetVgpuCompatibility(moved, nvmlDeviceGetVgpuMetadata(gpu)))"],
+        ["nvml", "nvmlDeviceGetVgpuMetadata(gpu).pgpuVirtualizationCaps"],
+        ["write", "/proc/vgpulab/control", f"fault {_A40} move-state 0"],
+        ["write", "/proc/vgpulab/control", f"fault {_A40} move-unsupported 0"],
         ["stop_vm", "acme.web-1"],
         ["nvml", "nvmlDeviceGetActiveVgpus(gpu)"],
         ["smi", "vgpu", "-i", "1", "-shm", "0"],
@@ -168,17 +175,18 @@ def test_mixed_sizes_and_a_running_vm_are_one_truth(ask: Ask) -> None:
     assert active == [], "a vGPU is active while its VM runs"
     started, _, vm, used, described, scheduler = answers[11:17]
     assert answers[20:23] == [[0xF, 0], [0x1, 0x4], 8192], "to an equal GPU live, to another one cold"
-    stopped, inactive = answers[23:25]
+    assert answers[25:28] == [64, [0xF, 0], 0], "faults of moves, as the kernel module has them"
+    stopped, inactive = answers[30:32]
     assert (started, stopped) == ("open", 0)
     assert vm == uuid
     assert used == 8192
     assert re.search(rf"VM UUID +: {uuid}\n +VM Name +: acme.web-1\n +vGPU Name +: NVIDIA A40-8Q\n", described[1])
     assert scheduler == _IN_USE, "a VM runs"
     assert inactive == []
-    assert answers[25][0] == _IN_USE, "vGPUs exist"
-    assert answers[26] == pynvml.NVML_SUCCESS
-    assert re.search(r"Scheduler Policy +: Equal Share\n", answers[27][1])
-    assert answers[29] == 0, "sriov-manage resets mixed-size mode"
+    assert answers[32][0] == _IN_USE, "vGPUs exist"
+    assert answers[33] == pynvml.NVML_SUCCESS
+    assert re.search(r"Scheduler Policy +: Equal Share\n", answers[34][1])
+    assert answers[36] == 0, "sriov-manage resets mixed-size mode"
 
 
 def test_faults_reach_every_tool(ask: Ask) -> None:

@@ -22,9 +22,11 @@ import vgpuctl_lab as lab
 from tests.lab_fixtures import KernelHost
 from vgpuctl_lab.cards import parse_host
 from vgpuctl_lab.faults import KINDS, SIMULATED_ONLY
+from vgpuctl_lab.kernel_faults import START_LIBVIRTD
 
 NAMES = ("a", "b")
-CARDS = "a40:vf-profile,a40:mdev-vf,t4:mdev,flex-170:vf"
+CARDS = "a40:vf-profile,a40:mdev-vf,t4:mdev,flex-170:vf,t4:mdev"
+OTHER_T4 = "0000:05:00.0"
 LIMIT_S = 300.0
 LEAST_LIBVIRT = 11_000_000
 _SERIAL = "/var/log/libvirt/qemu/{name}.serial"
@@ -41,7 +43,7 @@ echo xe-vfio-pci >{address}/driver_override
 
 
 class Way(StrEnum):
-    """How a host hands out a device; each is one card of CARDS, in their order."""
+    """How a host hands out a device; each is one card of CARDS, the first ones, in their order."""
 
     PROFILE = "vf-profile"
     MDEV_VF = "mdev-vf"
@@ -129,10 +131,10 @@ class MoveHost:
             if domain.isPersistent():
                 domain.undefineFlags(libvirt.VIR_DOMAIN_UNDEFINE_MANAGED_SAVE)
 
-    def types(self, way: Way) -> dict[str, int]:
+    def types(self, card: str) -> dict[str, int]:
         """The ids of a card's vGPU types by name."""
         cards = re.split(r"^card ", self.run("cat /proc/vgpulab/cards"), flags=re.MULTILINE)
-        (text,) = [one for one in cards if one.startswith(way.card)]
+        (text,) = [one for one in cards if one.startswith(card)]
         return {
             name.split(None, 1)[-1]: int(number)
             for number, name in re.findall(r"^type (\d+) .*?name=(.*)$", text, re.MULTILINE)
@@ -152,6 +154,18 @@ class MoveHost:
         self.close()
         self.machine.reboot()
         self.run("/usr/lib/nvidia/sriov-manage -e ALL")
+
+    def start_libvirtd(self) -> None:
+        """Start it unless it runs, as init does on a real host, and wait until it answers."""
+        self.run(START_LIBVIRTD)
+        wait_for(self._answers, f"libvirt of {self.name} answers")
+
+    def _answers(self) -> bool:
+        try:
+            return bool(self.connection().getLibVersion())
+        except libvirt.libvirtError:
+            self.close()
+            return False
 
     def close(self) -> None:
         """End its connections."""
@@ -224,14 +238,15 @@ class Device:
         wait_for(lambda: self.host.machine.run(text)[0] == 0, f"{self.host.name}: {text}")
 
 
-def make_device(host: MoveHost, way: Way, type_name: str = "", number: int = 1) -> Device:
+def make_device(host: MoveHost, way: Way, type_name: str = "", number: int = 1, *, card: str = "") -> Device:
     """Make a vGPU of a type on a card. number: of the VF, from 1, or of the vGPU where there are no VFs."""
-    address = way.card if way is Way.MDEV_PF else f"{way.card[:8]}{number >> 3:02x}.{number & 7}"
+    card = card or way.card
+    address = card if way is Way.MDEV_PF else f"{card[:8]}{number >> 3:02x}.{number & 7}"
     folder = f"/sys/bus/pci/devices/{address}"
     if way is Way.INTEL:
         host.run(_BIND_INTEL.format(card=way.card, address=address))
         return Device(host, way, address, None)
-    type_id = host.types(way)[type_name]
+    type_id = host.types(card)[type_name]
     if way is Way.PROFILE:
         host.run(f"echo {type_id} >{folder}/nvidia/current_vgpu_type")
         return Device(host, way, address, None)
@@ -310,9 +325,19 @@ def move(
     guest: Guest, devices: Sequence[Device], *, more: Mapping[str, object] | None = None, flags: int = LIVE
 ) -> libvirt.virDomain:
     """Move a running guest to other devices, client-managed over both connections. Raises libvirtError."""
-    source, target = guest.devices[0].host, devices[0].host
-    domain = source.connection().lookupByName(guest.name)
-    xml = guest.there(domain, devices)
+    domain = guest.devices[0].host.connection().lookupByName(guest.name)
+    return move_domain(domain, devices[0].host, guest.there(domain, devices), more=more, flags=flags)
+
+
+def move_domain(
+    domain: libvirt.virDomain,
+    target: MoveHost,
+    xml: str,
+    *,
+    more: Mapping[str, object] | None = None,
+    flags: int = LIVE,
+) -> libvirt.virDomain:
+    """Move a running domain to another host, where it gets this definition. Raises libvirtError."""
     domain.migrateSetMaxDowntime(120_000)
     parameters = {
         libvirt.VIR_MIGRATE_PARAM_URI: f"tcp://{target.record.network_address}",

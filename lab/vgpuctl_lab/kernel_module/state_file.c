@@ -33,8 +33,9 @@ static void show_card(struct seq_file *file, const struct vgpulab_card *card)
 		   scheduler->policy, scheduler->arr, scheduler->slice_us, scheduler->frequency);
 	seq_printf(file, " fallen=%d ecc_errors=%u retired_pages=%u last_xid=%u", card->faults.is_fallen,
 		   card->faults.ecc_errors, card->faults.ecc_errors, card->faults.last_xid);
-	seq_printf(file, " busy=%d unregistered=%u state_mib=%u\n", vgpulab_is_busy_locked(card),
-		   card->faults.unregistered, vgpulab_state_mib(card));
+	seq_printf(file, " busy=%d unregistered=%u state_mib=%u can_move=%d\n", vgpulab_is_busy_locked(card),
+		   card->faults.unregistered, READ_ONCE(card->faults.moves.state_mib),
+		   !READ_ONCE(card->faults.moves.unsupported));
 }
 
 static void show_instances(struct seq_file *file, const struct vgpulab_card *card)

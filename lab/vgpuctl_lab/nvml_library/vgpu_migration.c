@@ -9,7 +9,7 @@
 
 #include "lab.h"
 
-#define CAN_MIGRATE 0x1U
+enum { CAN_MIGRATE = 0x1 };
 #define OPAQUE_SIZE 64
 
 enum { WAY_COLD = 0x1, ALL_WAYS = 0xf };
@@ -43,6 +43,12 @@ static nvmlReturn_t view_sharing_gpu(struct view *view, nvmlDevice_t device)
 	return ret == NVML_SUCCESS && !gpu_has_types(view->gpu) ? NVML_ERROR_NOT_SUPPORTED : ret;
 }
 
+/* None with the card's fault `move-unsupported`. */
+static unsigned int migration_caps(const struct lab_line *card)
+{
+	return lab_number(card, "can_move", 1) ? CAN_MIGRATE : 0;
+}
+
 /* Both calls of metadata: the first tells the size. */
 static nvmlReturn_t tell_bytes(const void *from, unsigned int needed, void *to, unsigned int *size)
 {
@@ -60,8 +66,7 @@ API nvmlDeviceGetVgpuMetadata(nvmlDevice_t device, nvmlVgpuPgpuMetadata_t *metad
 	struct {
 		nvmlVgpuPgpuMetadata_t known;
 		char more[OPAQUE_SIZE - 4];
-	} told = { .known = { .version = 1, .revision = 1, .pgpuVirtualizationCaps = CAN_MIGRATE,
-			      .opaqueDataSize = OPAQUE_SIZE } };
+	} told = { .known = { .version = 1, .revision = 1, .opaqueDataSize = OPAQUE_SIZE } };
 	VIEW(view);
 	nvmlReturn_t ret = size ? view_sharing_gpu(&view, device) : NVML_ERROR_INVALID_ARGUMENT;
 
@@ -69,6 +74,7 @@ API nvmlDeviceGetVgpuMetadata(nvmlDevice_t device, nvmlVgpuPgpuMetadata_t *metad
 		ret = nvmlSystemGetDriverVersion(told.known.hostDriverVersion, sizeof(told.known.hostDriverVersion));
 	if (ret != NVML_SUCCESS)
 		return ret;
+	told.known.pgpuVirtualizationCaps = migration_caps(view.card);
 	told.known.hostSupportedVgpuRange = versions_of(told.known.hostDriverVersion);
 	snprintf(told.known.opaqueData, OPAQUE_SIZE, "%04x", gpu_device_id(view.gpu));
 	return tell_bytes(&told, sizeof(told), metadata, size);
@@ -79,8 +85,7 @@ API nvmlVgpuInstanceGetMetadata(nvmlVgpuInstance_t instance, nvmlVgpuMetadata_t 
 	struct {
 		nvmlVgpuMetadata_t known;
 		char more[OPAQUE_SIZE - 4];
-	} told = { .known = { .version = 1, .revision = 1, .guestInfoState = 1, .vgpuVirtualizationCaps = CAN_MIGRATE,
-			      .opaqueDataSize = OPAQUE_SIZE } };
+	} told = { .known = { .version = 1, .revision = 1, .guestInfoState = 1, .opaqueDataSize = OPAQUE_SIZE } };
 	const struct lab_line *vgpu;
 	nvmlVgpuVersion_t host, guest;
 	VIEW(view);
@@ -93,6 +98,7 @@ API nvmlVgpuInstanceGetMetadata(nvmlVgpuInstance_t instance, nvmlVgpuMetadata_t 
 							 sizeof(told.known.guestDriverVersion));
 	if (ret != NVML_SUCCESS)
 		return ret;
+	told.known.vgpuVirtualizationCaps = migration_caps(view.card);
 	host = versions_of(told.known.hostDriverVersion);
 	guest = versions_of(told.known.guestDriverVersion);
 	told.known.guestVgpuVersion = guest.maxVersion < host.maxVersion ? guest.maxVersion : host.maxVersion;
@@ -153,9 +159,10 @@ API nvmlGetVgpuVersion(nvmlVgpuVersion_t *supported, nvmlVgpuVersion_t *current)
 	return ret;
 }
 
-/* The whole framebuffer of the vGPU's type: what it holds is not told apart. */
+/* That of the card's fault `move-state`; without it the framebuffer of the vGPU's type, as if all of it were used. */
 API nvmlVgpuInstanceGetRuntimeStateSize(nvmlVgpuInstance_t instance, nvmlVgpuRuntimeState_v1_t *state)
 {
+	unsigned int mib;
 	const struct lab_line *vgpu;
 	VIEW(view);
 	nvmlReturn_t ret = state ? view_vgpu(&view, instance, &vgpu) : NVML_ERROR_INVALID_ARGUMENT;
@@ -164,7 +171,8 @@ API nvmlVgpuInstanceGetRuntimeStateSize(nvmlVgpuInstance_t instance, nvmlVgpuRun
 		return ret;
 	if (state->version != NVML_STRUCT_VERSION(nvmlVgpuRuntimeState_v1_t, 1))
 		return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
-	state->size = lab_number(vgpu, "framebuffer", 0) * MIB;
+	mib = lab_number(view.card, "state_mib", 0);
+	state->size = (mib ? mib : lab_number(vgpu, "framebuffer", 0)) * MIB;
 	return NVML_SUCCESS;
 }
 

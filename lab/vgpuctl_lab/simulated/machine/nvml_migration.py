@@ -10,6 +10,7 @@ from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, MIB, NvmlError
 from vgpuctl_lab.simulated.machine.nvml_vgpu_readings import VgpuReadingFunctions
 from vgpuctl_lab.simulated.machine.shape import CardShape
+from vgpuctl_lab.simulated.machine.state import Vgpu
 
 _NOT_SUPPORTED = CONSTANTS["NVML_ERROR_NOT_SUPPORTED"]
 _INVALID_ARGUMENT = CONSTANTS["NVML_ERROR_INVALID_ARGUMENT"]
@@ -46,16 +47,17 @@ class MigrationFunctions(VgpuReadingFunctions):
     def device_get_vgpu_metadata(self, device: DeviceHandle) -> bytes:
         """nvmlDeviceGetVgpuMetadata."""
         card, driver = self._sharing(device), self.machine.shape.nvidia_driver
-        return _GPU.pack(1, 1, driver.encode(), _CAN_MIGRATE, *_versions_of(driver), _OPAQUE_SIZE, card.device.encode())
+        caps = self._caps(card)
+        return _GPU.pack(1, 1, driver.encode(), caps, *_versions_of(driver), _OPAQUE_SIZE, card.device.encode())
 
     def vgpu_instance_get_metadata(self, number: int) -> bytes:
         """nvmlVgpuInstanceGetMetadata."""
         vgpu, host = self.running(number), self.machine.shape.nvidia_driver
-        card = next(one for one in self.machine.shape.cards if one.address == vgpu.card)
+        card = self._card_of(vgpu)
         guest = self.vgpu_instance_get_vm_driver_version(number)
         version = min(_versions_of(guest)[1], _versions_of(host)[1])
         return _VGPU.pack(
-            1, 1, 1, guest.encode(), host.encode(), _CAN_MIGRATE, version, _OPAQUE_SIZE, card.device.encode()
+            1, 1, 1, guest.encode(), host.encode(), self._caps(card), version, _OPAQUE_SIZE, card.device.encode()
         )
 
     def get_vgpu_compatibility(self, vgpu: Any, gpu: Any) -> tuple[int, int]:
@@ -80,8 +82,10 @@ class MigrationFunctions(VgpuReadingFunctions):
         return [_versions_of(self.machine.shape.nvidia_driver)] * 2
 
     def vgpu_instance_get_runtime_state_size(self, number: int) -> SimpleNamespace:
-        """nvmlVgpuInstanceGetRuntimeStateSize: the whole framebuffer of the type."""
-        return SimpleNamespace(size=self.type(self.running(number).type_id).framebuffer_mib * MIB)
+        """nvmlVgpuInstanceGetRuntimeStateSize: of the fault `move-state`, else the framebuffer of the type."""
+        vgpu = self.running(number)
+        mib = self.state.fault(self._card_of(vgpu), "move-state") or self.type(vgpu.type_id).framebuffer_mib
+        return SimpleNamespace(size=mib * MIB)
 
     def device_get_vgpu_capabilities(self, device: DeviceHandle, capability: int) -> int:
         """nvmlDeviceGetVgpuCapabilities."""
@@ -98,6 +102,12 @@ class MigrationFunctions(VgpuReadingFunctions):
         """nvmlDeviceGetGspFirmwareMode: in use on Hopper, and from Ada on."""
         number = int(self.card(device).device, 16)
         return [int(number >> 8 == 0x23 or number >= 0x2600)] * 2
+
+    def _caps(self, card: CardShape) -> int:
+        return 0 if self.state.fault(card, "move-unsupported") else _CAN_MIGRATE
+
+    def _card_of(self, vgpu: Vgpu) -> CardShape:
+        return next(one for one in self.machine.shape.cards if one.address == vgpu.card)
 
     def _sharing(self, device: DeviceHandle) -> CardShape:
         card = self.card(device)

@@ -50,7 +50,8 @@ def declare_moves(home: Path, host: MoveHost, network: str = "trusted", bandwidt
     moves = {"network": network, "address": host.record.network_address, "bandwidth_mbps": bandwidth_mbps}
     file = home / "host_vars" / f"{host.name}.yml"
     file.parent.mkdir(exist_ok=True)
-    file.write_text(yaml.safe_dump({"vgpu_moves": moves, "vgpu_placing": {"gpus": gpus}}))
+    layout = {"vgpu": {"version": 1}} if network == "tls" else {}
+    file.write_text(yaml.safe_dump({"vgpu_moves": moves, "vgpu_placing": {"gpus": gpus}, **layout}))
 
 
 @dataclass

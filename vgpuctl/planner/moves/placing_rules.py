@@ -87,7 +87,8 @@ PLACING_RULES = (
     ),
     MoveRule(
         "move-certificates", _LIVE, "{found}",
-        "`vgpuctl apply-hosts --limit {here.name},{there.name}` makes and renews them; your own are yours to renew",
+        "`vgpuctl apply-hosts --limit {here.name},{there.name}` makes and renews them on hosts with the variable vgpu; "
+        "your own are yours to renew",
         "QEMU's certificates on {here.name} and {there.name}", _OURS, whole(_looked("move-certificates")),
     ),
     MoveRule(

@@ -118,7 +118,7 @@ def declared_layouts(services: Services) -> Mapping[str, HostLayout]:
     if not layouts:
         raise InventoryError(
             f"none of {counted(len(names), 'host')} has the variable vgpu",
-            hint="declare it in group_vars or host_vars (docs/layout.md)",
+            hint="declare it in group_vars or host_vars (docs/layout.md); certificates need `vgpu: {version: 1}`",
         )
     without = [name for name in names if name not in layouts]
     if without:

@@ -39,6 +39,7 @@ def fleet(operator: Operator, a: MoveHost, b: MoveHost) -> Iterator[Fleet]:
     before = made.state()
     yield made
     for host in (a, b):
+        host.start_libvirtd()
         host.end_faults()
     if operator.json("list-vms"):
         operator.run("repair")

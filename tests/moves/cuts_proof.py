@@ -79,8 +79,7 @@ def end(fleet: Fleet, victim: str) -> None:
         return
     host: MoveHost = {"a": fleet.a, "b": fleet.b}[name]
     if what == "libvirtd":
-        host.close()
-        host.run("kill -9 $(cat /run/libvirtd.pid)")
+        host.kill_libvirtd()
     elif what == "qemu":
         host.run(f"kill -9 $(cat /run/libvirt/qemu/{DOMAIN}.pid)")
     else:

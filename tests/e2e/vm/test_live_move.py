@@ -131,6 +131,22 @@ def test_what_libvirt_left_halted_on_the_old_host_is_ended(operator: Operator, f
     assert fleet_witness.state() == before
 
 
+def test_a_vm_that_waits_on_its_new_host_goes_on_there(operator: Operator) -> None:
+    """The client died when its old host had nothing of it any more, and before it was let go on the new one."""
+    (made,) = operator.json(*CREATE)
+    uuid, source = made["vm"]["uuid"], made["vm"]["host"]
+    kill_after(operator, "run", *MOVE)
+    (target,) = [name for name in HOSTS if _domains(operator, name)]
+    with libvirt_of(operator.inventory, target) as there:
+        there.connection.lookupByUUIDString(uuid).suspend()
+    assert (source != target, _domains(operator, target)) == (True, {"acme.web": "paused"})
+    operator.does("repair")
+    (listed,) = operator.json("list-vms", "--refresh")
+    assert (listed["vm"]["host"], listed["vm"]["problem"], listed["observed"]) == (target, None, "running")
+    assert operator.json("list-reservations") == operator.json("repair") == []
+    operator.does(*DELETE)
+
+
 @pytest.fixture
 def faults(fleet: lab.LabFolder) -> Iterator[Callable[..., None]]:
     """Begins a fault of every host's card, and ends all of them."""

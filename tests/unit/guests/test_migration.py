@@ -26,6 +26,7 @@ class Domain:
         self.limits: list[int] = []
         self.given: dict[str, Any] = {}
         self.flags = 0
+        self.is_resumed = False
 
     def migrate3(self, _target: object, parameters: dict[str, Any], flags: int) -> "Domain":
         self.given, self.flags = parameters, flags
@@ -43,6 +44,9 @@ class Domain:
         if flags:
             return {"downtime": 250, "data_processed": 99}
         return {"data_total": 128 << 20, "data_remaining": self._remaining, "memory_bps": 8 << 20}
+
+    def resume(self) -> None:
+        self.is_resumed = True
 
     def abortJob(self) -> None:  # noqa: N802 (libvirt's name)
         self._refused = "operation aborted: migration out job: canceled by client"
@@ -92,6 +96,7 @@ def test_the_limit_is_raised_until_the_rest_fits() -> None:
     assert domain.limits[0] == 300
     assert 1000 <= domain.limits[-1] <= 2000
     assert (done.downtime_s, done.bytes_sent) == (0.25, 99)
+    assert domain.flags & libvirt.VIR_MIGRATE_PAUSED and domain.is_resumed
     assert str(seen[0]).endswith("s, 64 MiB of 128 MiB left")
 
 

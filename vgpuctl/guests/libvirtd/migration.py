@@ -4,6 +4,10 @@
 libvirt calls this managed direct migration (virDomainMigrate3 without VIR_MIGRATE_PEER2PEER): the two daemons need no
 trust in each other, only the port of the data must be reachable from host to host. When this process dies, libvirt ends
 the migration by itself (moves 3.1, rows 10 and 11).
+
+The domain arrives halted (VIR_MIGRATE_PAUSED) and is let go from here once its source is no more. Without that the
+target lets it go before the source has heard of it; when the target's libvirtd dies in between, libvirt's client lets
+the source go on too, and the VM runs twice (seen with libvirt 11.3; libvirt leaves that case to its lock managers).
 """
 
 import contextlib
@@ -73,7 +77,10 @@ class MigrationProgress:
 
 @dataclass(frozen=True)
 class Migrated:
-    """What libvirt says of an ended migration. downtime_s: how long the guest was halted; None where nobody says."""
+    """What libvirt says of an ended migration.
+
+    downtime_s: how long the guest was halted, at most; None where nobody says.
+    """
 
     elapsed_s: float
     downtime_s: float | None
@@ -88,9 +95,20 @@ def running_xml(hypervisor: Hypervisor, name: str, uuid: str) -> str:
         return str(hypervisor.connection.lookupByUUIDString(uuid).XMLDesc(flags))
 
 
+def has_arrived(hypervisor: Hypervisor, uuid: str) -> bool:
+    """Tell whether a domain waits here with all the state that it came with. Raises GuestError.
+
+    One whose state is still sent waits for another reason.
+    """
+    library = libvirt_module()
+    with translated(f"read the state of domain {uuid} on {hypervisor.host}"):
+        state, reason = hypervisor.connection.lookupByUUIDString(uuid).state()
+    return (state, reason) == (library.VIR_DOMAIN_PAUSED, library.VIR_DOMAIN_PAUSED_USER)
+
+
 @dataclass(frozen=True)
 class Migration:
-    """One move of a running domain. It is then defined and runs on the target, and the source has none of it.
+    """One move of a running domain. It is then defined and runs on the target, after the source has none of it.
 
     beside: another connection to the source, over which the move is overseen: libvirt's client can lose an answer when
     two threads wait on one connection (seen with 9.0: one of thirty calls beside virDomainMigrate3 never ended).
@@ -115,10 +133,13 @@ class Migration:
             versions = [one.connection.getLibVersion() for one in (self.source, self.target)]
         given = _parameters(library, order, knows_switchover=min(versions) >= _WITH_SWITCHOVER)
         refused: list[Any] = []
+        ended: list[float] = []
 
         def move() -> None:
             try:
-                domain.migrate3(self.target.connection, given, _flags(library, order))
+                arrived = domain.migrate3(self.target.connection, given, _flags(library, order))
+                arrived.resume()
+                ended.append(time.monotonic())
             except library.libvirtError as error:
                 refused.append(error)
 
@@ -140,7 +161,7 @@ class Migration:
             raise
         if refused:
             raise translate(refused[0], what, DomainRejected) from refused[0]
-        return _ended(library, self.target, order, time.monotonic() - began)
+        return _ended(library, self.target, order, ended[0] - began)
 
 
 class _Overseer:
@@ -202,7 +223,7 @@ class _Overseer:
 
 def _flags(library: Any, order: MigrationOrder) -> int:
     flags = library.VIR_MIGRATE_LIVE | library.VIR_MIGRATE_PERSIST_DEST | library.VIR_MIGRATE_UNDEFINE_SOURCE
-    flags |= library.VIR_MIGRATE_ABORT_ON_ERROR
+    flags |= library.VIR_MIGRATE_ABORT_ON_ERROR | library.VIR_MIGRATE_PAUSED
     if order.disks:
         flags |= library.VIR_MIGRATE_NON_SHARED_INC
     if order.has_shared_disks:
@@ -238,9 +259,9 @@ def _ended(library: Any, target: Hypervisor, order: MigrationOrder, elapsed_s: f
         stats = target.connection.lookupByUUIDString(order.uuid).jobStats(library.VIR_DOMAIN_JOB_STATS_COMPLETED)
     except library.libvirtError:
         stats = {}
-    downtime_ms = stats.get("downtime")
-    return Migrated(
-        elapsed_s,
-        None if downtime_ms is None else downtime_ms / 1000,
-        int(stats.get("data_processed", 0)),
-    )
+    downtime_s = None
+    if "downtime" in stats:
+        # libvirt has counted until the domain was there; it was let go after that.
+        counted_s = stats.get("time_elapsed", elapsed_s * 1000) / 1000
+        downtime_s = stats["downtime"] / 1000 + max(0.0, elapsed_s - counted_s)
+    return Migrated(elapsed_s, downtime_s, int(stats.get("data_processed", 0)))

@@ -210,15 +210,14 @@ def _migrate(
     except BaseException as error:
         try:
             where = find_out(services, vm, there.name)
-            if where is Whereabouts.HALTED:
-                go_on(services, vm)
+            go_on(services, vm, there.name, where)
         except VgpuctlError as silent:
             undoing.keep()
             services.say(f"{vm.printed_name}: where it runs could not be found out: {silent.message}")
             if isinstance(error, VgpuctlError):
                 error.hint = f"run `vgpuctl repair` when {here.name} and {there.name} answer"
             raise error from silent
-        if where is Whereabouts.TARGET:
+        if where in (Whereabouts.TARGET, Whereabouts.ARRIVED):
             return None, error if isinstance(error, KeyboardInterrupt) else None
         if where is not Whereabouts.NOWHERE:
             stayed.append(state_after_failure(services, here, vm, error))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How a live move ends: where the VM is, whether it came whole, and what its old host still has of it.
 
-`settle_live_move` ends one whose run died. It starts no VM: one that libvirt halted for the move goes on where it was,
-and only if the other host has none of it.
+`settle_live_move` ends one whose run died. It starts no VM. One that libvirt halted for the move goes on where it was
+once the new host has nothing of it, or on the new host if the old one has nothing of it.
 """
 
 import time
@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from vgpuctl.errors import ConcurrentChange, GuestError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState
-from vgpuctl.guests.libvirtd.migration import Migrated
+from vgpuctl.guests.libvirtd.migration import Migrated, has_arrived
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.promise import Moment, PromiseRow
@@ -49,12 +49,14 @@ _SETTLES_S = 20.0
 class Whereabouts(StrEnum):
     """Where a VM is after a move that did not come to its end.
 
-    halted: on its old host, as libvirt halted it for the move. nowhere: it runs on neither host.
+    halted: on its old host, as libvirt halted it for the move. arrived: halted on its new host, with all its state, and
+    its old host has nothing of it any more. nowhere: it runs on neither host.
     """
 
     SOURCE = "source"
     TARGET = "target"
     HALTED = "halted"
+    ARRIVED = "arrived"
     NOWHERE = "nowhere"
 
 
@@ -82,7 +84,8 @@ def note_settled(session: Session, vm: Vm, problem: str | None) -> None:
 def find_out(services: Services, vm: Vm, target: str) -> Whereabouts:
     """Find out where a VM is, once libvirt has ended what was left of its move. A fenced host has nothing of it.
 
-    Raises the errors of both hosts, and ConcurrentChange while libvirt still moves it: then its client lives.
+    A halted copy on the new host never ran, so it counts only where the old host has nothing. Raises the errors of both
+    hosts, and ConcurrentChange for a VM that runs on both.
     """
     fenced = {name for name in (vm.host, target) if is_host_fenced(services, name)}
     deadline = time.monotonic() + _SETTLES_S
@@ -92,28 +95,38 @@ def find_out(services: Services, vm: Vm, target: str) -> Whereabouts:
 
     while True:
         on_target, on_source = state_on(target), state_on(vm.host)
+        is_there = on_target is not None and on_target.is_active()
+        is_here = on_source is not None and on_source.is_active()
+        is_halted = on_source is not None and on_source.is_paused()
         if on_target is DomainState.RUNNING and on_source is not DomainState.RUNNING:
             return Whereabouts.TARGET
-        is_there = on_target is not None and on_target.is_active()
-        if on_source is DomainState.RUNNING and not is_there:
-            return Whereabouts.SOURCE
-        if on_source is not None and on_source.is_paused() and not is_there:
-            return Whereabouts.HALTED
-        if not is_there and (on_source is None or not on_source.is_active()):
+        if not is_here and not is_there:
             return Whereabouts.NOWHERE
+        if not is_here and has_arrived(services.host(target).hypervisor, vm.uuid):
+            return Whereabouts.ARRIVED
+        if is_here and not is_there:
+            return Whereabouts.HALTED if is_halted else Whereabouts.SOURCE
         if time.monotonic() > deadline:
-            raise ConcurrentChange(
-                f"{vm.printed_name} is {on_source or 'not there'} on {vm.host} and {on_target or 'not there'} on"
-                f" {target}: its move has not ended",
-                hint=f"see `virsh domjobinfo {vm.domain_name}` on {vm.host}, then run `vgpuctl repair`",
-            )
+            break
         time.sleep(0.2)
+    if not is_here or on_target is DomainState.RUNNING:
+        raise ConcurrentChange(
+            f"{vm.printed_name} is {on_source or 'not there'} on {vm.host} and {on_target} on {target}:"
+            " its move has not ended",
+            hint=f"see `virsh domjobinfo {vm.domain_name}` on {vm.host}. If it runs on both, end one copy with"
+            f" `virsh destroy {vm.domain_name}` and check its disks. Then run `vgpuctl repair {vm.printed_name}`",
+        )
+    return Whereabouts.HALTED if is_halted else Whereabouts.SOURCE
 
 
-def go_on(services: Services, vm: Vm) -> None:
-    """Let a VM go on where libvirt halted it for a move that did not happen."""
-    services.say(f"{vm.printed_name}: goes on on {vm.host}, where it was halted for its move")
-    services.host(vm.host).hypervisor.resume(vm.domain_name, uuid=vm.uuid)
+def go_on(services: Services, vm: Vm, target: str, where: Whereabouts) -> None:
+    """Let a VM go on where it was halted for its move. On its old host only once the new one has nothing of it."""
+    if where in (Whereabouts.SOURCE, Whereabouts.HALTED) and not is_host_fenced(services, target):
+        guest.remove_domain(services.host(target), vm, keeps_state=True)
+    if where in (Whereabouts.HALTED, Whereabouts.ARRIVED):
+        name = vm.host if where is Whereabouts.HALTED else target
+        services.say(f"{vm.printed_name}: goes on on {name}, where it was halted for its move")
+        services.host(name).hypervisor.resume(vm.domain_name, uuid=vm.uuid)
 
 
 def change_host(
@@ -258,14 +271,13 @@ def settle_live_move(services: Services, vm: Vm, held: Sequence[Reservation]) ->
     if target is None:
         return _in_words(finish(services, vm, vm.former_hosts[0], _leases_of(services, vm), None))
     where = find_out(services, vm, target)
+    go_on(services, vm, target, where)
     reserved = next((one for one in held if one.host == target), None)
-    if where is Whereabouts.TARGET:
+    if where in (Whereabouts.TARGET, Whereabouts.ARRIVED):
         moved = replace(vm, host=target, numa=None)
         leases = _leases_there(services.host(target), moved, () if reserved is None else reserved.shares)
         change_host(services, vm, moved, _volumes_there(services, vm, target), leases, None, "repaired")
         return _in_words(finish(services, moved, vm.host, leases, None))
-    if where is Whereabouts.HALTED:
-        go_on(services, vm)
     if not is_host_fenced(services, target):
         there = services.host(target)
         guest.remove_domain(there, vm, keeps_state=True)

@@ -10,7 +10,7 @@ import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
-from tests.e2e.operator import Operator
+from tests.e2e.operator import Operator, forgetful
 from tests.e2e.small_vms import ACME, SEEDED, operator, trust_network
 from tests.e2e.witness import FleetWitness
 from tests.lab.simulated_fixtures import machine
@@ -86,6 +86,19 @@ def test_a_closed_host_blocks_and_comes_last(operator: Operator, web: str) -> No
         assert f"vgpuctl uncordon-host {first}" in said.out and "not looked at" not in said.out
     finally:
         operator.does("uncordon-host", first)
+
+
+def test_a_named_host_without_room_is_read_again(operator: Operator, web: str, tmp_path: Path) -> None:
+    """Somebody else's vGPU of another size closed its card when it was read last, and is gone."""
+    first = min({"sim-001", "sim-002", "sim-003"} - {web})
+    other = forgetful(operator, tmp_path, "acme")
+    other.does("create-vm", "foreign", *ACME, "--limit", first, "--gpu", "A40-4Q", *SEEDED)
+    operator.does("list-gpus", "--refresh")
+    check = ("move-vm", "web", *ACME, "--check", "--to", first)
+    kind, codes = _verdicts(operator.json(*check))[first]
+    assert (kind, codes[0]) == ("blocked", "no-equal-share")
+    other.does("delete-vm", "foreign", *ACME, *WITHOUT_WAITING)
+    assert _verdicts(operator.json(*check)) == {first: ("live", [])}
 
 
 def test_an_older_vgpu_manager_takes_the_vm_cold(operator: Operator, fleet: lab.LabFolder, web: str) -> None:

@@ -109,7 +109,7 @@ class MoveSearch:
             try:
                 placement = self._place(vm, wanted, among, gpus, refused, None if has_released else reserved)
             except NoCapacity as full:
-                if self._read_again(wanted):
+                if self._read_again(wanted, to):
                     continue
                 raise _of_all(vm, refused, full) from full
             if has_released:
@@ -119,14 +119,16 @@ class MoveSearch:
             except VgpuctlError as error:
                 refused[placement.host] = error
 
-    def _read_again(self, wanted: VmRequest) -> bool:
-        """Read the hosts again, once, that had not all parts the VM needs when they were read. False without any.
+    def _read_again(self, wanted: VmRequest, to: str | None) -> bool:
+        """Read hosts again, once: one that is the only one that may be, and those without a part that the VM needs.
 
-        A part comes back without a word to the store, as ovn-controller does when it is started again.
+        Parts and room come back without a word to the store, as ovn-controller does when it is started again. False
+        without any such host.
         """
-        needed = parts_needed(wanted)
+        needed, only = parts_needed(wanted), to is not None or len(self._capacities) == 1
         lacking = [name for name, one in self._capacities.items() if missing_parts(one.facts, needed)]
-        names = [name for name in lacking if name not in self._read]
+        lacking += [name for name in self._capacities if only and to in (None, name)]
+        names = [name for name in dict.fromkeys(lacking) if name not in self._read]
         if not names:
             return False
         self._read.update(names)

@@ -30,11 +30,16 @@ PHASES: dict[str, tuple[Callable[[Fleet], None], Callable[[Fleet], bool]]] = {
 """Of each phase of a move: how it gets long enough to be met, and how it is known."""
 
 
+# While QEMU loads the state, its monitor does not answer: a libvirtd that starts then may end it (seen with 11.3).
+MAY_BE_OFF = {"qemu of a", "qemu of b", "libvirtd of b"}
+
+
 @pytest.mark.parametrize("phase", PHASES)
 @pytest.mark.parametrize(
     "victim", ["client", "link", *(f"{what} of {end}" for what in ("libvirtd", "qemu", "agent") for end in "ab")]
 )
 def test_what_ends_while_a_vm_moves_costs_no_vm_but_the_one_of_that_qemu(fleet: Fleet, victim: str, phase: str) -> None:
+    may_be_off = victim in MAY_BE_OFF and (victim != "libvirtd of b" or phase == "sent")
     before = fleet.create(Way.MDEV_PF)
     prepare, is_reached = PHASES[phase]
     prepare(fleet)
@@ -56,10 +61,9 @@ def test_what_ends_while_a_vm_moves_costs_no_vm_but_the_one_of_that_qemu(fleet: 
 
     listed = fleet.vm()
     running = [one for one in (fleet.a, fleet.b) if one.has_domain(DOMAIN) and one.domain(DOMAIN).isActive()]
-    is_own_qemu = victim.startswith("qemu")
-    assert len(running) == 1 or (is_own_qemu and not running), (told, listed)
+    assert len(running) == 1 or (may_be_off and not running), (told, listed)
     if not running:
-        assert (listed["observed"], listed["vm"]["state"]) == ("stopped", "stopped"), (told, listed)
+        assert listed["observed"] == "shut-off", (told, listed)
         fleet.operator.does("start-vm", *WEB)
         running = [one for one in (fleet.a, fleet.b) if one.name == fleet.vm()["vm"]["host"]]
         fleet.says(running[0], after=1)

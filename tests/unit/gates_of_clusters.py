@@ -20,7 +20,7 @@ CLUSTERS = [
         "usecases/vm/delete_vm.py:remove_vm",
         "usecases/vm/move_vm.py:_relocate",
         "usecases/vm/live_move_end.py:release_source",
-        "usecases/vm/live_move_end.py:settle_live_move",
+        "usecases/vm/live_move_end.py:go_on",
         on="guest",
     ),
 ]
@@ -41,7 +41,7 @@ NOT_JOINED = {
     "usecases/vm/build_vm.py:build_vm",
     "usecases/vm/start_vm.py:_start",
     "usecases/vm/live_move_end.py:release_source",
-    "usecases/vm/live_move_end.py:settle_live_move",
+    "usecases/vm/live_move_end.py:go_on",
 }
 """Those that need not: a rollback ends a guest that has just started; remove_domain is what the others call; a live
 move ends no guest, it removes what is off on the host where the VM is not."""

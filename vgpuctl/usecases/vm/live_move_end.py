@@ -121,7 +121,7 @@ def find_out(services: Services, vm: Vm, target: str) -> Whereabouts:
 
 def go_on(services: Services, vm: Vm, target: str, where: Whereabouts) -> None:
     """Let a VM go on where it was halted for its move. On its old host only once the new one has nothing of it."""
-    if where in (Whereabouts.SOURCE, Whereabouts.HALTED) and not is_host_fenced(services, target):
+    if where not in (Whereabouts.TARGET, Whereabouts.ARRIVED) and not is_host_fenced(services, target):
         guest.remove_domain(services.host(target), vm, keeps_state=True)
     if where in (Whereabouts.HALTED, Whereabouts.ARRIVED):
         name = vm.host if where is Whereabouts.HALTED else target
@@ -279,10 +279,8 @@ def settle_live_move(services: Services, vm: Vm, held: Sequence[Reservation]) ->
         change_host(services, vm, moved, _volumes_there(services, vm, target), leases, None, "repaired")
         return _in_words(finish(services, moved, vm.host, leases, None))
     if not is_host_fenced(services, target):
-        there = services.host(target)
-        guest.remove_domain(there, vm, keeps_state=True)
         if reserved is not None:
-            release_strays(services, there, reserved.shares)
+            release_strays(services, services.host(target), reserved.shares)
         drop_copies(services, vm, [target])
     found = f"it runs on {vm.host}"
     state = CarriedState()

@@ -68,7 +68,7 @@ def services_of(here: Host, there: Host, *fenced: str) -> Any:
         (Host(WAITS, SENT), Host(RUNS), Whereabouts.TARGET, ([], [])),
         (Host(None), Host(WAITS), Whereabouts.ARRIVED, ([], ["resume"])),
         (Host(CRASHED), Host(WAITS), Whereabouts.ARRIVED, ([], ["resume"])),
-        (Host(None), Host(OFF), Whereabouts.NOWHERE, ([], [])),
+        (Host(None), Host(OFF), Whereabouts.NOWHERE, ([], ["remove"])),
         # A copy that never ran counts only where the old host has nothing.
         (Host(WAITS, SENT), Host(WAITS), Whereabouts.HALTED, (["resume"], ["remove"])),
         (Host(RUNS), Host(WAITS), Whereabouts.SOURCE, ([], ["remove"])),

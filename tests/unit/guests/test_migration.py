@@ -3,6 +3,7 @@
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import libvirt
@@ -27,6 +28,7 @@ class Domain:
         self.given: dict[str, Any] = {}
         self.flags = 0
         self.is_resumed = False
+        self.is_halted = False
 
     def migrate3(self, _target: object, parameters: dict[str, Any], flags: int) -> "Domain":
         self.given, self.flags = parameters, flags
@@ -39,6 +41,9 @@ class Domain:
         self.limits.append(limit_ms)
         if limit_ms >= self._needs_ms:
             self._over.set()
+
+    def state(self) -> list[int]:
+        return [libvirt.VIR_DOMAIN_PAUSED if self.is_halted else libvirt.VIR_DOMAIN_RUNNING, 0]
 
     def jobStats(self, flags: int = 0) -> dict[str, int]:  # noqa: N802 (libvirt's name)
         if flags:
@@ -75,6 +80,7 @@ class Libvirt:
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(migration, "_POLL_S", 0.01)
+    monkeypatch.setattr(migration, "_HALT_POLL_S", 0.01)
     monkeypatch.setattr(migration, "_STALLED_S", 0.02)
     yield
 
@@ -98,6 +104,17 @@ def test_the_limit_is_raised_until_the_rest_fits() -> None:
     assert (done.downtime_s, done.bytes_sent) == (0.25, 99)
     assert domain.flags & libvirt.VIR_MIGRATE_PAUSED and domain.is_resumed
     assert str(seen[0]).endswith("s, 64 MiB of 128 MiB left")
+
+
+def test_a_halt_that_gets_too_long_ends_the_move(monkeypatch: pytest.MonkeyPatch) -> None:
+    """QEMU believed that the rest would fit into the limit, and halted the guest."""
+    domain = Domain(needs_ms=60_000)
+    domain.is_halted = True
+    monkeypatch.setattr(migration, "_STALLED_S", 60)
+    with pytest.raises(DomainRejected, match=r"its guest was halted for .*, may be halted for ") as refused:
+        _move(domain, replace(ORDER, max_downtime_s=0.5))
+    assert refused.value.hint is not None and "slower than declared" in refused.value.hint
+    assert not domain.is_resumed
 
 
 def test_a_limit_below_the_first_one_is_never_passed() -> None:

@@ -24,6 +24,10 @@ from vgpuctl.model.times import format_duration
 from vgpuctl.model.units import MIB, format_mib
 
 _POLL_S = 0.5
+_HALT_POLL_S = 0.1
+"""How often is asked whether the guest is halted, where that has a limit."""
+_END_S, _END_CALLS = 0.2, 4
+"""What comes after all state was sent: QEMU's end on the source, and so many calls."""
 _FIRST_LIMIT_S, _STEP, _LONGEST_S = 0.3, 1.6, 600.0
 """QEMU halts the guest as soon as the rest takes no longer than its limit. The limit begins low and is raised while the
 rest does not get smaller, up to the VM's own: a state of many GiB never fits into a low one (moves 3.3, 3.6)."""
@@ -150,7 +154,7 @@ class Migration:
         thread.start()
         try:
             while thread.is_alive():
-                thread.join(_POLL_S)
+                thread.join(_POLL_S if order.max_downtime_s is None else _HALT_POLL_S)
                 if thread.is_alive():
                     overseer.look()
         except BaseException:
@@ -177,6 +181,9 @@ class _Overseer:
         self._smallest: int | None = None
         self._smaller_at = began
         self._stalls = 0
+        self._looked_at = began
+        self._halted_at: float | None = None
+        self._call_s = 0.0
 
     def set_limit(self) -> None:
         """Tell QEMU how long it may halt the guest now. Raises DomainRejected."""
@@ -185,6 +192,10 @@ class _Overseer:
 
     def look(self) -> None:
         """Show the progress; raise the limit where the rest stays as large as it was. Raises DomainRejected."""
+        self._end_long_halt()
+        if time.monotonic() - self._looked_at < _POLL_S:
+            return
+        self._looked_at = time.monotonic()
         library = libvirt_module()
         try:
             stats = self._domain.jobStats()
@@ -199,6 +210,26 @@ class _Overseer:
         elif now - self._smaller_at > _STALLED_S:
             self._smaller_at = now
             self._raise_limit(remaining, int(stats.get("memory_bps", 0)))
+
+    def _end_long_halt(self) -> None:
+        """End a move whose guest is halted for almost as long as it may be: QEMU took its link for a faster one."""
+        library, began = libvirt_module(), time.monotonic()
+        try:
+            is_halted = self._domain.state()[0] == library.VIR_DOMAIN_PAUSED
+        except library.libvirtError:
+            return  # the source has nothing of it any more
+        now = time.monotonic()
+        self._call_s = max(self._call_s, now - began)
+        self._halted_at = (self._halted_at or began) if is_halted else None
+        if self._halted_at is None or now - self._halted_at + _END_S + _END_CALLS * self._call_s < self._most_s:
+            return
+        raise DomainRejected(
+            f"the move of domain {self._order.name} was ended: its guest was halted for"
+            f" {format_duration(now - self._halted_at)}, may be halted for {format_duration(self._most_s)},"
+            " and the state of its GPUs was not there yet",
+            hint="the link or a card is slower than declared: correct `bandwidth_mbps` of vgpu_moves, allow a longer"
+            " --max-downtime, or move the VM cold",
+        )
 
     def _raise_limit(self, remaining: int, bytes_per_s: int) -> None:
         if self._limit_s < self._most_s:

@@ -147,10 +147,10 @@ class Migration:
             except library.libvirtError as error:
                 refused.append(error)
 
-        began = time.monotonic()
         thread = threading.Thread(target=move, name=f"move {order.name}", daemon=True)
-        overseer = _Overseer(overseen, order, began, show)
+        overseer = _Overseer(overseen, order, show)
         overseer.set_limit()
+        began = time.monotonic()
         thread.start()
         try:
             while thread.is_alive():
@@ -171,10 +171,10 @@ class Migration:
 class _Overseer:
     """Sees to it that a migration comes to an end, or is given up."""
 
-    def __init__(self, domain: Any, order: MigrationOrder, began: float, show: Callable[[MigrationProgress], None]):
+    def __init__(self, domain: Any, order: MigrationOrder, show: Callable[[MigrationProgress], None]):
         self._domain = domain
         self._order = order
-        self._began = began
+        self._began = began = time.monotonic()
         self._show = show
         self._most_s = order.max_downtime_s or _LONGEST_S
         self._limit_s = min(_FIRST_LIMIT_S, self._most_s)

@@ -63,7 +63,7 @@ def test_what_ends_while_a_vm_moves_costs_no_vm_but_the_one_of_that_qemu(fleet: 
     running = [one for one in (fleet.a, fleet.b) if one.has_domain(DOMAIN) and one.domain(DOMAIN).isActive()]
     assert len(running) == 1 or (may_be_off and not running), (told, listed)
     if not running:
-        assert listed["observed"] == "shut-off", (told, listed)
+        assert listed["observed"] in ("shut-off", "absent"), (told, listed)
         fleet.operator.does("start-vm", *WEB)
         running = [one for one in (fleet.a, fleet.b) if one.name == fleet.vm()["vm"]["host"]]
         fleet.says(running[0], after=1)
@@ -85,7 +85,8 @@ def end(fleet: Fleet, victim: str) -> None:
     if what == "libvirtd":
         host.kill_libvirtd()
     elif what == "qemu":
-        host.run(f"kill -9 $(cat /run/libvirt/qemu/{DOMAIN}.pid)")
+        # After the end of the move the old host has none.
+        host.run(f"kill -9 $(cat /run/libvirt/qemu/{DOMAIN}.pid) || true")
     else:
         host.run("kill -9 $(pidof python3) || true")
 

@@ -22,14 +22,18 @@ class CarriedState:
     """What the host of a VM says about the state that came with it.
 
     lost: what says that a vGPU was reset, or that something promised is missing. unread: what could not be looked at.
+    ended: what says that the VM does not run any more; of its vGPUs nothing is known then.
     """
 
     lost: tuple[str, ...] = ()
     unread: tuple[str, ...] = ()
+    ended: str | None = None
 
     @property
     def doubt(self) -> str | None:
         """What is wrong with the VM, or is not known, in words; None where its state is known to have come."""
+        if self.ended:
+            return f"it has ended there since: {self.ended}"
         if self.lost:
             return f"it lost the state of its vGPU on the way and must be restarted: {self.lost[0]}"
         return f"it was not verified: {self.unread[0]}" if self.unread else None
@@ -43,6 +47,12 @@ class CarriedState:
 
     def require(self, vm: Vm) -> None:
         """Raise GuestError for a VM that runs, and is not known to be as it was."""
+        if self.ended:
+            raise GuestError(
+                f"{vm.printed_name} came to {vm.host}, but {self.doubt}",
+                hint=f"see /var/log/libvirt/qemu/{vm.domain_name}.log on {vm.host};"
+                f" `vgpuctl start-vm {vm.printed_name}` boots it",
+            )
         if self.doubt is not None:
             raise GuestError(
                 f"{vm.printed_name} runs on {vm.host}, but {self.doubt}",

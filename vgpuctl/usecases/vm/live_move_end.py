@@ -210,6 +210,9 @@ def verify(services: Services, moved: Vm, source: str, leases: Sequence[Lease], 
     there, lost, unread = services.host(moved.host), [], []
     findings: Findings = ()
     try:
+        state = there.hypervisor.state(moved.domain_name, uuid=moved.uuid)
+        if state is None or not state.is_active():
+            return CarriedState(ended=f"libvirt of {moved.host} says that its domain is {state or 'not there'}")
         findings = prove_start(services, there, moved, leases, moment=Moment.LOOK)
     except GuestError as broken:
         lost.extend([broken.message, *broken.context])
@@ -298,7 +301,7 @@ def settle_live_move(services: Services, vm: Vm, held: Sequence[Reservation]) ->
 
 
 def _in_words(done: MovedLive) -> str:
-    return f"it runs on {done.vm.host}{'' if done.state.doubt is None else f', but {done.state.doubt}'}"
+    return f"it came to {done.vm.host}{'' if done.state.doubt is None else f', but {done.state.doubt}'}"
 
 
 def _leases_of(services: Services, vm: Vm) -> list[Lease]:

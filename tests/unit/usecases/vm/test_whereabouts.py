@@ -8,11 +8,11 @@ import libvirt
 import pytest
 
 from tests.unit.fleet_factory import vm as vm_request
-from vgpuctl.errors import ConcurrentChange
+from vgpuctl.errors import ConcurrentChange, GuestError
 from vgpuctl.guests.facts.domain_facts import DomainState
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.vm import live_move_end
-from vgpuctl.usecases.vm.live_move_end import Whereabouts, find_out, go_on
+from vgpuctl.usecases.vm.live_move_end import Whereabouts, find_out, go_on, verify
 
 RUNS, WAITS, OFF, CRASHED = DomainState.RUNNING, DomainState.PAUSED, DomainState.SHUT_OFF, DomainState.CRASHED
 ARRIVED, SENT = libvirt.VIR_DOMAIN_PAUSED_USER, libvirt.VIR_DOMAIN_PAUSED_MIGRATION
@@ -99,3 +99,17 @@ def test_a_fenced_host_has_nothing() -> None:
     where = find_out(services, VM, "gpu2")
     go_on(services, VM, "gpu2", where)
     assert (where, there.calls) == (Whereabouts.SOURCE, [])
+
+
+def test_a_vm_that_ended_on_its_new_host_has_lost_no_state_to_a_driver() -> None:
+    """Nothing is noted against moves between the two hosts: the services of this test have no store."""
+    there = Host(OFF)
+    there.name = "gpu2"
+    moved: Any = SimpleNamespace(**{**vars(VM), "host": "gpu2"})
+    seen = verify(services_of(Host(None), there), moved, "gpu1", (), frozenset())
+    assert seen.lost == seen.unread == ()
+    with pytest.raises(
+        GuestError, match="acme/web came to gpu2, but it has ended there since: libvirt of gpu2"
+    ) as told:
+        seen.require(moved)
+    assert told.value.hint is not None and "`vgpuctl start-vm acme/web` boots it" in told.value.hint

@@ -50,12 +50,13 @@ VMS = {
     "plain": ("--disk", "8MiB"),
 }
 NOW = ("--timeout", "0")
-AT_EFFECT = ("kill", "reboot", "libvirtd", "libvirtd-restart", "network")
+AT_EFFECT = ("kill", "int", "reboot", "libvirtd", "libvirtd-restart", "network")
 AT_MOMENT = ("kill", "reboot", "libvirtd", "libvirtd-restart", "network", "sshd", "agent")
 BEFORE = ("move-port", "move-refused", "store")
 _NOT_BEGUN = {"state", "no-capacity"}
 """Answers of commands that found at once that they cannot work now: such a round is no point."""
-_COPYING_S, _LOCKED_S = 2, 12.0
+_COPYING_S, _LOCKED_S = 2, 17.0
+"""A command waits 15 s for its store."""
 _USUAL_S = {"move": 3.5, "suspend": 0.6, "resume": 0.9}
 
 
@@ -98,7 +99,9 @@ class MovesProof:
         which = self._dice.choice([vm.host, target] if kind == "move" else [vm.host])
         for _try in range(5):
             what, when = self._draw(kind)
-            whose = "" if what in ("kill", "store") else " of the source" if which == vm.host else " of the target"
+            whose = (
+                "" if what in ("kill", "int", "store") else " of the source" if which == vm.host else " of the target"
+            )
             moment = f"after side effect {when}" if isinstance(when, str) else f"after {when:.1f} s"
             point = f"{kind}: {what}{whose} {'from the start' if what in BEFORE else moment}"
             if point not in self.points:

@@ -5,6 +5,7 @@ libvirt's client waits without a limit for an answer; its keep-alive ends the wa
 not when one call hangs. Source: src/rpc/virnetprotocol.x and src/remote/remote_protocol.x.
 """
 
+import math
 import struct
 import time
 from collections.abc import Iterator
@@ -16,8 +17,12 @@ _PROC_CONNECT_CLOSE = 2
 _CALL, _REPLY, _STREAM = 0, 1, 3
 _OK, _ERROR, _CONTINUE = 0, 1, 2
 _VIR_ERR_RPC, _VIR_FROM_RPC, _VIR_ERR_ERROR = 39, 7, 2
-# Calls that pin a guest's memory, wait for its end, or write, copy or remove volumes.
+# Calls that pin a guest's memory or give its devices their state, wait for its end, or write, copy or remove volumes.
 _WORK = {
+    28: "DOMAIN_RESUME",
+    303: "DOMAIN_MIGRATE_PREPARE3_PARAMS",
+    306: "DOMAIN_MIGRATE_FINISH3_PARAMS",
+    307: "DOMAIN_MIGRATE_CONFIRM3_PARAMS",
     9: "DOMAIN_CREATE",
     10: "DOMAIN_CREATE_XML",
     12: "DOMAIN_DESTROY",
@@ -29,6 +34,11 @@ _WORK = {
     93: "STORAGE_VOL_CREATE_XML",
     94: "STORAGE_VOL_DELETE",
     125: "STORAGE_VOL_CREATE_XML_FROM",
+}
+# Calls that send a guest's memory and disks away: nobody can say how long that takes. Who makes them sees to their end.
+_ENDLESS = {
+    182: "DOMAIN_MANAGED_SAVE",
+    305: "DOMAIN_MIGRATE_PERFORM3_PARAMS",
 }
 WORK_FACTOR = 60
 """Calls that do such work may take so many times as long as the others."""
@@ -67,7 +77,8 @@ class PendingCalls:
             is_end = header.kind == _STREAM and header.status == _OK
             if header.kind == _CALL or is_end:
                 is_work = is_end or (header.program == _REMOTE_PROGRAM and header.procedure in _WORK)
-                limit_s = self._answer_s * (WORK_FACTOR if is_work else 1)
+                is_endless = header.program == _REMOTE_PROGRAM and header.procedure in _ENDLESS
+                limit_s = math.inf if is_endless else self._answer_s * (WORK_FACTOR if is_work else 1)
                 self._due[header.serial] = (time.monotonic() + limit_s, limit_s, header)
 
     def received(self, data: bytes) -> None:

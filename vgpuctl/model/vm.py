@@ -302,6 +302,11 @@ class Vm:
         return self.state is VmState.STOPPED and self.problem == SUSPENDED
 
     @property
+    def must_restart(self) -> bool:
+        """True for a VM whose problem is that a vGPU of it was reset while its guest ran."""
+        return self.state is VmState.RUNNING and MUST_RESTART in (self.problem or "")
+
+    @property
     def live_target(self) -> str | None:
         """The host to which it moves without a stop; None for a VM that does not."""
         match = _LIVE_TARGET.fullmatch(self.problem or "") if self.state is VmState.RUNNING else None
@@ -354,6 +359,10 @@ def has_moved(source: str) -> str:
 def moves_live_to(target: str) -> str:
     """The problem of a running VM that moves without a stop, until it has changed its host."""
     return f"moves live to {target}"
+
+
+MUST_RESTART = "must be restarted"
+"""In the problem of a running VM whose guest has a vGPU that was reset."""
 
 
 def came_live_from(source: str) -> str:

@@ -156,12 +156,12 @@ class MigrationJobs:
         return packet.reply(struct.pack(">Q", self.max_downtime_ms(domain.uuid)))
 
 
-def statistics(transfer: Transfer, operation: int, downtime_ms: int) -> Statistics:
+def statistics(transfer: Transfer, operation: int, downtime_ms: int, clock_s: float = 0.0) -> Statistics:
     """What libvirt tells of a migration: totals and rests are of the guest's memory alone, as QEMU counts them.
 
-    downtime_ms: the limit while it goes on, then the real one.
+    downtime_ms: the limit while it goes on, then the real one. clock_s: by the clock, which a fault may slow down.
     """
-    elapsed_ms = round(transfer.elapsed_s * 1000)
+    elapsed_ms = round(max(transfer.elapsed_s, clock_s) * 1000)
     memory: Mapping[str, float] = {
         "total": transfer.memory_bytes,
         "processed": transfer.processed,

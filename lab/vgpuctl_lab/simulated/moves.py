@@ -178,6 +178,7 @@ class Moves:
     async def _copy(self, job: Outgoing, target: "Moves", bandwidth_mib: int) -> None:
         """Copy a domain. Raises MoveFailed."""
         uuid, transfer = job.domain.uuid, job.transfer
+        began = asyncio.get_running_loop().time()
         incoming = target.jobs.incoming[uuid]
         pace = self._pace(transfer, self._rates(target, uuid, bandwidth_mib))
         while True:
@@ -202,7 +203,8 @@ class Moves:
         guest_state.carry(self._machine, target._machine, uuid, incoming.persistent_xml)
         incoming.is_lost = migration.refused_late(target._machine, uuid, types)
         self.jobs.completed[uuid] = statistics(transfer, MIGRATION_OUT, transfer.downtime_ms)
-        incoming.stats = statistics(transfer, MIGRATION_IN, transfer.downtime_ms)
+        clock_s = asyncio.get_running_loop().time() - began
+        incoming.stats = statistics(transfer, MIGRATION_IN, transfer.downtime_ms, clock_s)
 
     def _check_way(self, vm_uuid: str, target: "Moves", flags: int, uri: str) -> None:
         """Raises MoveFailed for what QEMU on the source refuses before it copies anything."""

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import vgpuctl_lab as lab
-from tests.e2e.kills import kill_after, kill_points, side_effects
+from tests.e2e.kills import KILLED_RUN, kill_after, kill_points, side_effects
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.node.pools import api, pool, round_of, vms
 from tests.e2e.operator import Operator
@@ -147,6 +147,41 @@ def test_a_vm_that_waits_on_its_new_host_goes_on_there(operator: Operator) -> No
     operator.does(*DELETE)
 
 
+def test_a_vm_that_has_ended_on_its_new_host_keeps_its_newer_disk(operator: Operator) -> None:
+    """The client died when the VM ran there already; its guest powered off before anybody looked."""
+    (made,) = operator.json(*CREATE)
+    uuid, source = made["vm"]["uuid"], made["vm"]["host"]
+    kill_after(operator, "run", *MOVE)
+    (target,) = [name for name in HOSTS if _domains(operator, name)]
+    with libvirt_of(operator.inventory, target) as there:
+        there.connection.lookupByUUIDString(uuid).destroy()
+    said = operator.does("repair").out
+    assert (source != target, f"it came to {target}, but it has ended there since" in " ".join(said.split())) == (
+        True, True,
+    )  # fmt: skip
+    (listed,) = operator.json("list-vms", "--refresh")
+    assert (listed["vm"]["host"], listed["observed"]) == (target, "shut-off")
+    operator.does("repair")
+    operator.does("start-vm", "web", *ACME)
+    assert _domains(operator, target) == {"acme.web": "running"}
+    assert operator.json("repair") == []
+    operator.does(*DELETE)
+
+
+def test_an_interrupt_after_the_vm_is_there_rolls_nothing_back(operator: Operator) -> None:
+    """Without a GPU every inverse would work, and the store would have it where it is not."""
+    operator.does("create-vm", "web", *ACME, *SEEDED)
+    effects = side_effects(operator, *MOVE)
+    for point in ("run", str(effects.index("run") + 2)):
+        interrupted = operator.run(f"int:{point}", *MOVE, program=KILLED_RUN)
+        assert "rolled back completely" not in interrupted.err, interrupted.err
+        operator.does("repair")
+        (listed,) = operator.json("list-vms", "--refresh")
+        running = [name for name in HOSTS if _domains(operator, name)]
+        assert (listed["observed"], [listed["vm"]["host"]]) == ("running", running), interrupted.err
+    operator.does(*DELETE)
+
+
 @pytest.fixture
 def faults(fleet: lab.LabFolder) -> Iterator[Callable[..., None]]:
     """Begins a fault of every host's card, and ends all of them."""
@@ -236,11 +271,15 @@ def test_a_success_of_libvirt_without_the_vgpus_state_is_none(operator: Operator
     assert listed["vm"]["problem"].startswith("came from sim-001: it lost the state of its vGPU")
     (told,) = operator.json("list-events", "--kind", "vgpu-state-lost", "--limit", "1")
     assert (told["subject"], told["tenant"], told["before"]["from_host"]) == ("acme/web", "acme", "sim-001")
-    verdict = {one["host"]: one for one in operator.json("move-vm", "web", *ACME, "--check")["verdicts"]}
-    assert [one["code"] for one in verdict["sim-001"]["verdict"]["limits"]] == ["lost-before"]
-    assert verdict["sim-003"]["verdict"]["kind"] == "live"
+
+    def codes() -> dict[str, list[str]]:
+        found = operator.json("move-vm", "web", *ACME, "--check")["verdicts"]
+        return {one["host"]: [limit["code"] for limit in one["verdict"]["limits"]] for one in found}
+
+    assert codes() == {"sim-001": ["must-restart", "lost-before"], "sim-003": ["must-restart"]}
     assert "lost the state of a vGPU on" in str(operator.is_refused(*MOVE, "--to", "sim-001")["context"])
     operator.does("restart-vm", "web", *ACME, "--timeout", "0")
+    assert codes() == {"sim-001": ["lost-before"], "sim-003": []}
     assert operator.json("list-vms")[0]["vm"]["problem"] is None
     assert operator.json("repair") == []
     operator.does(*DELETE)
@@ -274,6 +313,8 @@ def test_a_longer_halt_than_the_vm_allows_is_refused_before(operator: Operator, 
     assert [one["code"] for one in verdict["verdict"]["limits"]] == ["max-downtime"], verdict
     assert verdict["verdict"]["downtime_s"] > 2
     assert "and max_downtime is 2 s" in str(operator.is_refused(*MOVE)["context"])
+    refused = operator.is_refused("move-vm", "web", *ACME, "--max-downtime", "3s")
+    assert ("cannot move with a halt of 3s at most" in refused["message"], "--cold" in refused["hint"]) == (True, True)
     assert operator.json(*MOVE, "--max-downtime", "1h")["way"] == "live"
     operator.does(*DELETE)
 

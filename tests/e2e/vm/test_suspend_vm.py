@@ -3,6 +3,7 @@
 
 import pytest
 
+import vgpuctl_lab as lab
 from tests.e2e.kills import kill_after, side_effects
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
@@ -54,6 +55,34 @@ def test_a_suspended_vm_goes_on_with_devices_of_its_types(
     if hold == "release":
         operator.does("delete-vm", "other", *ACME, "--yes", "--timeout", "0")
     assert fleet_witness.state() == before
+
+
+def test_a_vm_whose_saved_memory_is_gone_does_not_boot_as_if_it_went_on(operator: Operator) -> None:
+    (made,) = operator.json(*CREATE)
+    host, uuid = made["vm"]["host"], made["vm"]["uuid"]
+    operator.does("suspend-vm", "web", *ACME)
+    with libvirt_of(operator.inventory, host) as there:
+        there.connection.lookupByUUIDString(uuid).managedSaveRemove()
+    refused = operator.is_refused("resume-vm", "web", *ACME)
+    assert refused["message"] == f"acme/web cannot go on: {host} has its saved memory no more"
+    assert "start-vm --discard-state" in refused["hint"]
+    operator.does("start-vm", "web", *ACME, "--discard-state")
+    assert operator.json("list-vms", "--refresh")[0]["observed"] == "running"
+    operator.does(*DELETE)
+
+
+def test_a_resumption_that_is_killed_says_later_that_the_state_was_lost(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    (made,) = operator.json(*CREATE)
+    operator.does("suspend-vm", "web", *ACME)
+    lab.faults.begin(made["vm"]["host"], "move-load-refused", folder=fleet)
+    kill_after(operator, "start", "resume-vm", "web", *ACME)
+    lab.faults.clear(made["vm"]["host"], folder=fleet)
+    operator.does("repair")
+    (listed,) = operator.json("list-vms", "--refresh")
+    assert listed["vm"]["problem"].startswith("was resumed: it lost the state of its vGPU on the way and must be")
+    operator.does(*DELETE)
 
 
 def test_nothing_but_its_end_happens_to_a_suspended_vm(operator: Operator, fleet_witness: FleetWitness) -> None:

@@ -248,13 +248,20 @@ def shutdown_timeout(
     )
 
 
+def _one_way(context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
+    other = context.params.get("way")
+    if value and other and value != other:
+        raise click.UsageError("--cold and --live-only exclude each other", context)
+    return value or other
+
+
 def move_way(function: Command) -> Command:
     """`way`: the only way of moving a VM that is allowed, `live` or `cold`; None for the kindest that can be."""
     for name, value, text in (
         ("--cold", "cold", "Stop each VM for its move, also where it could run on."),
         ("--live-only", "live", "Move no VM that would have to be stopped for it."),
     ):
-        function = click.option(name, "way", flag_value=value, help=text)(function)
+        function = click.option(name, "way", flag_value=value, callback=_one_way, help=text)(function)
     return function
 
 

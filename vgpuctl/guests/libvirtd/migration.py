@@ -15,6 +15,7 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any
 
 from vgpuctl.errors import DomainRejected, VgpuctlError
@@ -99,15 +100,27 @@ def running_xml(hypervisor: Hypervisor, name: str, uuid: str) -> str:
         return str(hypervisor.connection.lookupByUUIDString(uuid).XMLDesc(flags))
 
 
-def has_arrived(hypervisor: Hypervisor, uuid: str) -> bool:
-    """Tell whether a domain waits here with all the state that it came with. Raises GuestError.
+class IncomingDomain(StrEnum):
+    """What a domain on the target of a move does there. sent: its state is still sent. waits: all of it is there."""
 
-    One whose state is still sent waits for another reason.
+    SENT = "sent"
+    WAITS = "waits"
+    LEFT = "left"
+
+
+def incoming_domain(hypervisor: Hypervisor, uuid: str) -> IncomingDomain:
+    """Tell what an active domain on the target does; `left`: it was let go there, and may have halted since.
+
+    Raises GuestError.
     """
     library = libvirt_module()
     with translated(f"read the state of domain {uuid} on {hypervisor.host}"):
         state, reason = hypervisor.connection.lookupByUUIDString(uuid).state()
-    return (state, reason) == (library.VIR_DOMAIN_PAUSED, library.VIR_DOMAIN_PAUSED_USER)
+    if state != library.VIR_DOMAIN_PAUSED:
+        return IncomingDomain.LEFT
+    if reason in (library.VIR_DOMAIN_PAUSED_MIGRATION, library.VIR_DOMAIN_PAUSED_STARTING_UP):
+        return IncomingDomain.SENT
+    return IncomingDomain.WAITS if reason == library.VIR_DOMAIN_PAUSED_USER else IncomingDomain.LEFT
 
 
 @dataclass(frozen=True)

@@ -161,7 +161,8 @@ class MovingVm:
     """The VM as the store has it, which is always known.
 
     network: one that is on its host alone. max_downtime_s: the longest stop that its owner accepts in a live move.
-    cluster: of which it is a node, in words. gang: of VMs that were started together.
+    cluster: of which it is a node, in words. gang: of VMs that were started together. must_restart: its vGPU was reset
+    while its guest ran.
     """
 
     name: str
@@ -172,6 +173,7 @@ class MovingVm:
     network: str | None = None
     has_disk_snapshots: bool = False
     is_suspended: bool = False
+    must_restart: bool = False
     max_downtime_s: float | None = None
     cluster: str | None = None
     gang: str | None = None

@@ -51,6 +51,11 @@ BOUND_RULES = (
         "vm-is-off", _LIVE, "the VM does not run: there is nothing to move live", "", "", _OURS,
         whole(lambda case: not case.vm.is_running),
     ),
+    MoveRule(
+        "must-restart", _LIVE, "QEMU has reset its vGPU, and it must be restarted",
+        "restart it: `vgpuctl restart-vm`; a cold move does that too", "", _OURS,
+        whole(lambda case: case.vm.must_restart),
+    ),
 )  # fmt: skip
 
 

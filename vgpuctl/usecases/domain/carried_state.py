@@ -12,7 +12,7 @@ from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.errors import GuestError, VgpuctlError
 from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.vm import Vm
+from vgpuctl.model.vm import MUST_RESTART, Vm
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.running.services import HostSession, Services
 
@@ -35,14 +35,14 @@ class CarriedState:
         if self.ended:
             return f"it has ended there since: {self.ended}"
         if self.lost:
-            return f"it lost the state of its vGPU on the way and must be restarted: {self.lost[0]}"
+            return f"it lost the state of its vGPU on the way and {MUST_RESTART}: {self.lost[0]}"
         return f"it was not verified: {self.unread[0]}" if self.unread else None
 
     @property
     def doubt_of_stayed(self) -> str | None:
         """What is wrong, or not known, of a VM that did not leave its host, in words; None if its vGPUs are whole."""
         if self.lost:
-            return f"QEMU has reset its vGPU, and it must be restarted: {self.lost[0]}"
+            return f"QEMU has reset its vGPU, and it {MUST_RESTART}: {self.lost[0]}"
         return f"it is not known whether QEMU has reset its vGPU: {self.unread[0]}" if self.unread else None
 
     def require(self, vm: Vm) -> None:

@@ -16,6 +16,7 @@ from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import SUSPENDED, Vm, VmState
 from vgpuctl.usecases.disk.tenant_disks import has_let_go, settle_detach, tenant_disks
 from vgpuctl.usecases.domain import guest
+from vgpuctl.usecases.domain.carried_state import look_at_state, note_lost_state
 from vgpuctl.usecases.domain.definition import define_again
 from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.image.answers import answers_of
@@ -384,7 +385,12 @@ def _finish(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
         is_installed = bool(answers_of(session, vm))
     if is_installed:
         define_again(services, host, vm)  # the run that died may have left the answers in the definition
-    _note(services, vm, leases, VmState.RUNNING, LeaseState.RUNNING)
+    problem = None
+    if vm.is_suspended and vm.request.gpus:
+        seen = look_at_state(host, vm)
+        note_lost_state(services, vm, seen.lost)
+        problem = None if seen.doubt is None else f"was resumed: {seen.doubt}"
+    _note(services, vm, leases, VmState.RUNNING, LeaseState.RUNNING, problem)
 
 
 def _note(

@@ -22,13 +22,13 @@ def operation(services: Services, kind: str, vm: Vm) -> Iterator[None]:
 
     Raises ConcurrentChange when another living run works on it, or when nobody knows yet on which of two hosts it is.
     """
-    if vm.live_target is not None and kind not in _SETTLING:
-        raise ConcurrentChange(
-            f"{vm.printed_name} was moved live from {vm.host} to {vm.live_target}, and that did not end: it may run on"
-            " either",
-            hint=f"`vgpuctl repair {vm.printed_name}` finds out and finishes it",
-        )
     with services.store.operation(kind, vm.uuid, vm.printed_name, exclusive=True, takes_over=True):
+        if vm.live_target is not None and kind not in _SETTLING:
+            raise ConcurrentChange(
+                f"{vm.printed_name} was moved live from {vm.host} to {vm.live_target}, and that did not end: it may run"
+                " on either",
+                hint="`vgpuctl repair` finds out and finishes it",
+            )
         yield
 
 

@@ -2,7 +2,7 @@
 """An undo stack: each side effect pushes its inverse, a failure runs them in reverse, and nothing interrupts that."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from types import TracebackType
 
@@ -36,6 +36,7 @@ class Undo:
         self._settle = settle
         self._inverses: list[tuple[str, Callable[[], object]]] = []
         self._is_kept = False
+        self._is_unknown = False
         self._is_open = False
         self.cause = ""
         self.failures: list[Failure] = []
@@ -53,6 +54,13 @@ class Undo:
         """Everything worked: forget the inverses."""
         self._is_kept = True
         self._inverses.clear()
+
+    @contextlib.contextmanager
+    def unknown(self) -> Iterator[None]:
+        """Within the block nobody knows what is there: if it is left by an error, nothing is rolled back."""
+        self._is_unknown = True
+        yield
+        self._is_unknown = False
 
     def __enter__(self) -> "Undo":
         self._is_open = True
@@ -72,8 +80,9 @@ class Undo:
         """
         if not self._is_open:
             return
-        interruptions.hold(only_outermost=self._is_kept)
-        if not (self._is_kept or isinstance(error, RehearsalEnds)):
+        is_kept = self._is_kept or self._is_unknown
+        interruptions.hold(only_outermost=is_kept)
+        if not (is_kept or isinstance(error, RehearsalEnds)):
             if error is not None:
                 self.cause = "interrupted" if isinstance(error, KeyboardInterrupt) else _reason(error)
             self._roll_back()

@@ -104,7 +104,6 @@ def carry_out_live(services: Services, plan: PlannedMove, *, reason: str, max_do
                 )
                 with _on_free_links(services, vm.host, target):
                     migrated, interrupted = _migrate(services, here, there, vm, order, undoing, stayed)
-                undoing.keep()
         except BaseException as error:
             undoing.finish(error)
             raise
@@ -190,8 +189,8 @@ def _migrate(
     """Have libvirt move the VM. Returns what it says, and the interrupt that came when the VM was there already.
 
     An error is believed only after both hosts were looked at. Raises it when the VM runs where it was, which the undo
-    stack then cleans up after; without the undo stack when nobody can say where the VM runs. Adds to `stayed`
-    whether QEMU has reset a vGPU there.
+    stack then cleans up after. That stack does nothing once the VM is there, or while nobody can say where it is: not
+    after any error, nor an interrupt. Adds to `stayed` whether QEMU has reset a vGPU there.
     """
     said_at = time.monotonic()
 
@@ -201,24 +200,36 @@ def _migrate(
             said_at = time.monotonic()
             services.say(f"{vm.printed_name}: {progress}")
 
-    try:
-        beside = here.beside()
+    with undoing.unknown():
+        failure, where = None, Whereabouts.TARGET
         try:
-            return Migration(here.hypervisor, there.hypervisor, beside.hypervisor, order).run(show), None
-        finally:
-            beside.let_go()
-    except BaseException as error:
-        try:
-            where = find_out(services, vm, there.name)
-            go_on(services, vm, there.name, where)
-        except VgpuctlError as silent:
+            beside = here.beside()
+            try:
+                migrated = Migration(here.hypervisor, there.hypervisor, beside.hypervisor, order).run(show)
+                undoing.keep()
+            finally:
+                beside.let_go()
+        except BaseException as error:  # noqa: BLE001 (raised below, once it is known where the VM is)
+            migrated, failure = None, error
+            where = _where_it_is(services, vm, there.name, error)
+        if failure is None or where in (Whereabouts.TARGET, Whereabouts.ARRIVED):
             undoing.keep()
-            services.say(f"{vm.printed_name}: where it runs could not be found out: {silent.message}")
-            if isinstance(error, VgpuctlError):
-                error.hint = f"run `vgpuctl repair` when {here.name} and {there.name} answer"
-            raise error from silent
-        if where in (Whereabouts.TARGET, Whereabouts.ARRIVED):
-            return None, error if isinstance(error, KeyboardInterrupt) else None
-        if where is not Whereabouts.NOWHERE:
-            stayed.append(state_after_failure(services, here, vm, error))
-        raise
+            return migrated, failure if isinstance(failure, KeyboardInterrupt) else None
+    if where is not Whereabouts.NOWHERE:
+        stayed.append(state_after_failure(services, here, vm, failure))
+    elif isinstance(failure, VgpuctlError):
+        failure.hint = f"its domain has ended on {here.name}: `vgpuctl repair` notes that"
+    raise failure
+
+
+def _where_it_is(services: Services, vm: Vm, target: str, error: BaseException) -> Whereabouts:
+    """Find out where a VM is after a move that failed, and let it go on there. Raises the error if nobody can say."""
+    try:
+        where = find_out(services, vm, target)
+        go_on(services, vm, target, where)
+    except VgpuctlError as silent:
+        services.say(f"{vm.printed_name}: where it runs could not be found out: {silent.message}")
+        if isinstance(error, VgpuctlError):
+            error.hint = f"run `vgpuctl repair` when {vm.host} and {target} answer"
+        raise error from silent
+    return where

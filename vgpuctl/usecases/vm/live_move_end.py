@@ -13,7 +13,7 @@ from enum import StrEnum
 
 from vgpuctl.errors import ConcurrentChange, GuestError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState
-from vgpuctl.guests.libvirtd.migration import Migrated, has_arrived
+from vgpuctl.guests.libvirtd.migration import IncomingDomain, Migrated, incoming_domain
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.promise import Moment, PromiseRow
@@ -84,8 +84,8 @@ def note_settled(session: Session, vm: Vm, problem: str | None) -> None:
 def find_out(services: Services, vm: Vm, target: str) -> Whereabouts:
     """Find out where a VM is, once libvirt has ended what was left of its move. A fenced host has nothing of it.
 
-    A halted copy on the new host never ran, so it counts only where the old host has nothing. Raises the errors of both
-    hosts, and ConcurrentChange for a VM that runs on both.
+    As long as its old host has a definition of it, what the new one has never ran. After that it has moved, also if it
+    has ended since. Raises the errors of both hosts, and ConcurrentChange where nobody can say.
     """
     fenced = {name for name in (vm.host, target) if is_host_fenced(services, name)}
     deadline = time.monotonic() + _SETTLES_S
@@ -96,27 +96,49 @@ def find_out(services: Services, vm: Vm, target: str) -> Whereabouts:
     while True:
         on_target, on_source = state_on(target), state_on(vm.host)
         is_there = on_target is not None and on_target.is_active()
-        is_here = on_source is not None and on_source.is_active()
-        is_halted = on_source is not None and on_source.is_paused()
-        if on_target is DomainState.RUNNING and on_source is not DomainState.RUNNING:
-            return Whereabouts.TARGET
-        if not is_here and not is_there:
-            return Whereabouts.NOWHERE
-        if not is_here and has_arrived(services.host(target).hypervisor, vm.uuid):
-            return Whereabouts.ARRIVED
-        if is_here and not is_there:
-            return Whereabouts.HALTED if is_halted else Whereabouts.SOURCE
+        where = _place(on_source, is_there=is_there)
+        if on_target is not None and (on_source is None or _runs_there_alone(on_source, on_target)):
+            _require_ours(services, vm, target)
+            where = Whereabouts.TARGET
+            if is_there and on_target is not DomainState.RUNNING:
+                found = incoming_domain(services.host(target).hypervisor, vm.uuid)
+                where = {IncomingDomain.WAITS: Whereabouts.ARRIVED, IncomingDomain.SENT: None}.get(found, where)
+        if where is not None and (where in (Whereabouts.TARGET, Whereabouts.ARRIVED) or not is_there):
+            return where
         if time.monotonic() > deadline:
             break
         time.sleep(0.2)
-    if not is_here or on_target is DomainState.RUNNING:
+    if where is None or on_target is DomainState.RUNNING:
         raise ConcurrentChange(
-            f"{vm.printed_name} is {on_source or 'not there'} on {vm.host} and {on_target} on {target}:"
+            f"{vm.printed_name} is {on_source or 'not there'} on {vm.host} and {on_target or 'not there'} on {target}:"
             " its move has not ended",
             hint=f"see `virsh domjobinfo {vm.domain_name}` on {vm.host}. If it runs on both, end one copy with"
-            f" `virsh destroy {vm.domain_name}` and check its disks. Then run `vgpuctl repair {vm.printed_name}`",
+            f" `virsh destroy {vm.domain_name}` and check its disks. Then run `vgpuctl repair`",
         )
-    return Whereabouts.HALTED if is_halted else Whereabouts.SOURCE
+    return where
+
+
+def _place(on_source: DomainState | None, *, is_there: bool) -> Whereabouts | None:
+    """Where a VM is by its old host alone, None if that has nothing of it."""
+    if on_source is None:
+        return None
+    if not on_source.is_active():
+        return None if is_there else Whereabouts.NOWHERE
+    return Whereabouts.HALTED if on_source.is_paused() else Whereabouts.SOURCE
+
+
+def _runs_there_alone(on_source: DomainState, on_target: DomainState) -> bool:
+    return on_target is DomainState.RUNNING and on_source is not DomainState.RUNNING
+
+
+def _require_ours(services: Services, vm: Vm, target: str) -> None:
+    """Raise ConcurrentChange for a domain of the VM's UUID that somebody else made: nothing is dropped for it."""
+    domain = services.host(target).hypervisor.domain(vm.uuid)
+    if domain is not None and domain.metadata is None:
+        raise ConcurrentChange(
+            f"{target} has a domain {domain.name} with the UUID of {vm.printed_name} that vgpuctl has not made",
+            hint=f"remove it with `virsh undefine {domain.name}` on {target}, then run `vgpuctl repair`",
+        )
 
 
 def go_on(services: Services, vm: Vm, target: str, where: Whereabouts) -> None:
@@ -207,7 +229,9 @@ def verify(services: Services, moved: Vm, source: str, leases: Sequence[Lease], 
     kept: the promises that were known to be kept before; what the guest says counts against these alone, where its
     tenant lets it be asked. Never raises for what it finds: the VM runs there, whatever is wrong with it.
     """
-    there, lost, unread = services.host(moved.host), [], []
+    there = services.host(moved.host)
+    lost: list[str] = []
+    unread: list[str] = []
     findings: Findings = ()
     try:
         state = there.hypervisor.state(moved.domain_name, uuid=moved.uuid)
@@ -215,7 +239,7 @@ def verify(services: Services, moved: Vm, source: str, leases: Sequence[Lease], 
             return CarriedState(ended=f"libvirt of {moved.host} says that its domain is {state or 'not there'}")
         findings = prove_start(services, there, moved, leases, moment=Moment.LOOK)
     except GuestError as broken:
-        lost.extend([broken.message, *broken.context])
+        unread.extend([broken.message, *broken.context])
     except VgpuctlError as silent:
         unread.append(silent.message)
     if leases:
@@ -288,16 +312,25 @@ def settle_live_move(services: Services, vm: Vm, held: Sequence[Reservation]) ->
     found = f"it runs on {vm.host}"
     state = CarriedState()
     if where is Whereabouts.NOWHERE:
-        found = f"it is {where} on {vm.host}"
+        found = f"it is off on {vm.host}"
     else:
         state = state_after_failure(services, services.host(vm.host), vm)
         found = "; ".join(filter(None, [found, state.doubt_of_stayed]))
     with services.store.transaction() as session:
         release_held_for(session, vm, HeldFor.MOVE)
         note_settled(session, vm, state.doubt_of_stayed)
+        if where is Whereabouts.NOWHERE:
+            _note_off(session, vm)
         add_loss(session, vm, state.lost)
         session.add_vm_event(EventKind.VM_MOVE_ENDED, vm, f"cut short: {found}", before={}, after={"host": vm.host})
     return found
+
+
+def _note_off(session: Session, vm: Vm) -> None:
+    """Note that a VM has ended on its old host."""
+    for lease in session.leases(vm_uuid=vm.uuid):
+        session.set_lease_state(lease.id, LeaseState.BUILT)
+    session.set_vm_state(vm.uuid, VmState.STOPPED)
 
 
 def _in_words(done: MovedLive) -> str:

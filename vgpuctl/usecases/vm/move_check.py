@@ -104,7 +104,7 @@ def check_move(
             case = _case_without_place(source, name, _refusal(found), link)
         else:
             case = _case(services, source, name, gpus, link)
-        lost = "" if trusts_hosts else lost_before(services, case.here, case.there)
+        lost = "" if trusts_hosts or not source.leases else lost_before(services, case.here, case.there)
         return judge_move(replace(case, looks={**case.looks, **between, "lost-before": lost}))
 
     refused = [(name, judge(name)) for name, found in placed.items() if isinstance(found, VgpuctlError)]
@@ -245,6 +245,7 @@ def _moving(
         declared_host=vm.request.host,
         network=bound[0] if bound else None,
         is_suspended=vm.is_suspended,
+        must_restart=vm.must_restart,
         has_disk_snapshots=any(one.kind is VolumeKind.OVERLAY for one in volumes),
         max_downtime_s=max_downtime_s,
         cluster=None if pool is None else _cluster(pool),

@@ -17,7 +17,9 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.move_verdict import MoveKind, MoveVerdict
 from vgpuctl.model.reservation import Reservation
+from vgpuctl.model.times import format_duration
 from vgpuctl.model.vm import Hold, Vm, VmState, has_moved, moves_to, on_its_way
+from vgpuctl.planner.moves.judge import OVER_CEILING
 from vgpuctl.scheduler.guest_place import give_numa
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
@@ -148,6 +150,13 @@ def choose_way(
         if verdict.kind is MoveKind.LIVE:
             return ChosenWay(MoveKind.LIVE, name, downtime_s=verdict.downtime_s, verdict=verdict)
     against = [f"{name}: {one.limit}" for name, verdict in verdicts for one in verdict.limits[:3]]
+    is_too_long = any([one.code for one in verdict.limits] == [OVER_CEILING] for _name, verdict in verdicts)
+    if is_too_long and options.max_downtime_s is not None and options.way is MoveWay.KINDEST:
+        raise StateError(
+            f"{vm.printed_name} cannot move with a halt of {format_duration(options.max_downtime_s)} at most",
+            context=against,
+            hint="allow a longer --max-downtime; --cold stops it for its move",
+        )
     if options.way is MoveWay.LIVE:
         raise StateError(
             f"{vm.printed_name} cannot move while it runs",

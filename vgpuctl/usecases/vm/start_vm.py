@@ -123,6 +123,11 @@ def _start_one(
         undoing = Undo(services.say, subject=vm.printed_name, settle=lambda undo: _settle(services, vm, before, undo))
         saved = SavedState(host.hypervisor, vm.domain_name, vm.uuid)
         is_resumed = not vm.is_adopted and saved.xml() is not None
+        if vm.is_suspended and not is_resumed and not discards:
+            raise StateError(
+                f"{vm.printed_name} cannot go on: {vm.host} has its saved memory no more",
+                hint="`vgpuctl start-vm --discard-state` boots it without what it had in memory",
+            )
         if is_resumed and discards and not services.goes_on:
             saved.drop()
             is_resumed = False

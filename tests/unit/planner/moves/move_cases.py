@@ -127,6 +127,7 @@ FORBIDDEN: dict[str, MoveCase] = {
     "invtsc": with_domain(has_free_invtsc=True),
     "viommu": with_domain(has_viommu=True),
     "virtiofs": with_domain(has_virtiofs=True),
+    "must-restart": with_vm(must_restart=True),
     "snapshots": with_domain(snapshots=2),
     "block-job": with_domain(block_jobs=("vda",)),
     "job": with_domain(job="snapshot"),

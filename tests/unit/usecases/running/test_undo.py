@@ -284,3 +284,20 @@ print("all rolled back")
 def test_a_storm_of_signals_loses_no_inverse_and_settles_once() -> None:
     done = subprocess.run([sys.executable, "-c", _STORM], capture_output=True, text=True, timeout=60, check=False)
     assert done.stdout == "all rolled back\n", done
+
+
+def test_while_nobody_knows_what_is_there_nothing_is_rolled_back() -> None:
+    done: list[str] = []
+    undoing = Undo(done.append)
+    with pytest.raises(UsageError), undoing:
+        undoing.push("volume", lambda: done.append("volume"))
+        with undoing.unknown():
+            raise UsageError("no answer")
+    assert done == []
+    again = Undo(done.append)
+    with pytest.raises(UsageError), again:
+        again.push("volume", lambda: done.append("volume"))
+        with again.unknown():
+            pass
+        raise UsageError("it stayed")
+    assert "volume" in done

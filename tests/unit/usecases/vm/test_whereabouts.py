@@ -27,10 +27,14 @@ class Host:
         self.host = self.name
         self.connection = self
         self.calls: list[str] = []
+        self.metadata: object = "ours"
         self._state, self._reason = state, reason
 
     def state(self, *_name: str, uuid: str = "") -> Any:
         return self._state if uuid else (libvirt.VIR_DOMAIN_PAUSED, self._reason)
+
+    def domain(self, _uuid: str) -> Any:
+        return None if self._state is None else SimpleNamespace(name="acme.web", metadata=self.metadata)
 
     def lookupByUUIDString(self, _uuid: str) -> "Host":  # noqa: N802 (libvirt's name)
         return self
@@ -67,8 +71,12 @@ def services_of(here: Host, there: Host, *fenced: str) -> Any:
         (Host(OFF), Host(RUNS), Whereabouts.TARGET, ([], [])),
         (Host(WAITS, SENT), Host(RUNS), Whereabouts.TARGET, ([], [])),
         (Host(None), Host(WAITS), Whereabouts.ARRIVED, ([], ["resume"])),
-        (Host(CRASHED), Host(WAITS), Whereabouts.ARRIVED, ([], ["resume"])),
-        (Host(None), Host(OFF), Whereabouts.NOWHERE, ([], ["remove"])),
+        (Host(None), Host(WAITS, libvirt.VIR_DOMAIN_PAUSED_IOERROR), Whereabouts.TARGET, ([], [])),
+        # It has moved, and has ended since: its disks there are newer.
+        (Host(None), Host(OFF), Whereabouts.TARGET, ([], [])),
+        (Host(None), Host(CRASHED), Whereabouts.TARGET, ([], [])),
+        (Host(OFF), Host(None), Whereabouts.NOWHERE, ([], ["remove"])),
+        (Host(CRASHED), Host(OFF), Whereabouts.NOWHERE, ([], ["remove"])),
         # A copy that never ran counts only where the old host has nothing.
         (Host(WAITS, SENT), Host(WAITS), Whereabouts.HALTED, (["resume"], ["remove"])),
         (Host(RUNS), Host(WAITS), Whereabouts.SOURCE, ([], ["remove"])),
@@ -84,11 +92,28 @@ def test_a_vm_goes_on_in_one_place(
     assert (here.calls, there.calls) == calls
 
 
-@pytest.mark.parametrize(("here", "there"), [(Host(RUNS), Host(RUNS)), (Host(None), Host(WAITS, SENT))])
+@pytest.mark.parametrize(
+    ("here", "there"),
+    [
+        (Host(RUNS), Host(RUNS)),
+        (Host(None), Host(WAITS, SENT)),
+        (Host(CRASHED), Host(WAITS)),
+        (Host(None), Host(None)),
+    ],
+)
 def test_what_two_copies_or_half_a_copy_are_is_for_people(here: Host, there: Host) -> None:
     with pytest.raises(ConcurrentChange, match="its move has not ended") as refused:
         find_out(services_of(here, there), VM, "gpu2")
     assert refused.value.hint is not None and "virsh destroy acme.web" in refused.value.hint
+    assert here.calls == there.calls == []
+
+
+@pytest.mark.parametrize("state", [RUNS, WAITS, OFF])
+def test_a_strangers_domain_is_nothing_that_has_moved(state: DomainState) -> None:
+    here, there = Host(None), Host(state)
+    there.metadata = None
+    with pytest.raises(ConcurrentChange, match=r"gpu2 has a domain acme\.web with the UUID of acme/web"):
+        find_out(services_of(here, there), VM, "gpu2")
     assert here.calls == there.calls == []
 
 

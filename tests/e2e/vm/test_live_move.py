@@ -314,6 +314,7 @@ def test_a_longer_halt_than_the_vm_allows_is_refused_before(operator: Operator, 
     assert verdict["verdict"]["downtime_s"] > 2
     assert "and max_downtime is 2 s" in str(operator.is_refused(*MOVE)["context"])
     refused = operator.is_refused("move-vm", "web", *ACME, "--max-downtime", "3s")
+    assert operator.is_refused(*MOVE, "--cold")["exit_code"] == 2
     assert ("cannot move with a halt of 3s at most" in refused["message"], "--cold" in refused["hint"]) == (True, True)
     assert operator.json(*MOVE, "--max-downtime", "1h")["way"] == "live"
     operator.does(*DELETE)

@@ -248,21 +248,21 @@ def shutdown_timeout(
     )
 
 
-def _one_way(context: click.Context, _option: click.Parameter, value: str | None) -> str | None:
-    other = context.params.get("way")
-    if value and other and value != other:
-        raise click.UsageError("--cold and --live-only exclude each other", context)
-    return value or other
-
-
 def move_way(function: Command) -> Command:
     """`way`: the only way of moving a VM that is allowed, `live` or `cold`; None for the kindest that can be."""
-    for name, value, text in (
-        ("--cold", "cold", "Stop each VM for its move, also where it could run on."),
-        ("--live-only", "live", "Move no VM that would have to be stopped for it."),
+
+    @functools.wraps(function)
+    def with_way(*arguments: Any, is_cold: bool, is_live: bool, **given: Any) -> Any:
+        if is_cold and is_live:
+            raise click.UsageError("--cold and --live-only exclude each other")
+        return function(*arguments, way="cold" if is_cold else "live" if is_live else None, **given)
+
+    for option, name, text in (
+        ("--cold", "is_cold", "Stop each VM for its move, also where it could run on."),
+        ("--live-only", "is_live", "Move no VM that would have to be stopped for it."),
     ):
-        function = click.option(name, "way", flag_value=value, callback=_one_way, help=text)(function)
-    return function
+        with_way = click.option(option, name, is_flag=True, help=text)(with_way)
+    return cast("Command", with_way)
 
 
 def max_downtime(function: Command) -> Command:

@@ -141,7 +141,7 @@ def _start_one(
         services.say(f"{vm.printed_name}: running on {vm.host}")
         if is_resumed and not services.goes_on:
             _check_resumed(services, host, vm)
-    return replace(vm, state=VmState.RUNNING), True
+    return replace(vm, state=VmState.RUNNING, problem=None if vm.is_suspended else vm.problem), True
 
 
 def _check_resumed(services: Services, host: HostSession, vm: Vm) -> None:

@@ -17,12 +17,10 @@ _PROC_CONNECT_CLOSE = 2
 _CALL, _REPLY, _STREAM = 0, 1, 3
 _OK, _ERROR, _CONTINUE = 0, 1, 2
 _VIR_ERR_RPC, _VIR_FROM_RPC, _VIR_ERR_ERROR = 39, 7, 2
-# Calls that pin a guest's memory or give its devices their state, wait for its end, or write, copy or remove volumes.
+# Calls that pin a guest's memory or write it to a disk, wait for its end, or write, copy or remove volumes.
 _WORK = {
-    28: "DOMAIN_RESUME",
+    182: "DOMAIN_MANAGED_SAVE",
     303: "DOMAIN_MIGRATE_PREPARE3_PARAMS",
-    306: "DOMAIN_MIGRATE_FINISH3_PARAMS",
-    307: "DOMAIN_MIGRATE_CONFIRM3_PARAMS",
     9: "DOMAIN_CREATE",
     10: "DOMAIN_CREATE_XML",
     12: "DOMAIN_DESTROY",
@@ -35,11 +33,8 @@ _WORK = {
     94: "STORAGE_VOL_DELETE",
     125: "STORAGE_VOL_CREATE_XML_FROM",
 }
-# Calls that send a guest's memory and disks away: nobody can say how long that takes. Who makes them sees to their end.
-_ENDLESS = {
-    182: "DOMAIN_MANAGED_SAVE",
-    305: "DOMAIN_MIGRATE_PERFORM3_PARAMS",
-}
+# Sends a guest's memory and disks away: nobody can say how long that takes. Who calls it sees to its end.
+_ENDLESS = {305: "DOMAIN_MIGRATE_PERFORM3_PARAMS"}
 WORK_FACTOR = 60
 """Calls that do such work may take so many times as long as the others."""
 

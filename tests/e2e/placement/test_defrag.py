@@ -66,7 +66,7 @@ def test_a_plan_asks_its_hosts_and_is_made_live(operator: Operator) -> None:
 def test_a_step_that_fails_ends_the_run_and_the_next_run_plans_anew(operator: Operator, fleet: lab.LabFolder) -> None:
     before = _places(operator)
     for host in before.values():
-        lab.faults.begin(host, "move-refused", folder=fleet)
+        lab.faults.begin(host, "move-header-refused", folder=fleet)
     said = operator.run(*APPLY)
     for host in before.values():
         lab.faults.clear(host, folder=fleet)

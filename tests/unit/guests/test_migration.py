@@ -9,7 +9,7 @@ from typing import Any
 import libvirt
 import pytest
 
-from vgpuctl.errors import DomainRejected
+from vgpuctl.errors import DomainRejected, LibvirtMissing
 from vgpuctl.guests.libvirtd import migration
 from vgpuctl.guests.libvirtd.migration import Migration, MigrationOrder, MigrationProgress
 
@@ -92,7 +92,7 @@ def _move(
     source: Any = Libvirt("gpu1", domain)
     source.version = version
     target: Any = Libvirt("gpu2", domain)
-    return Migration(source, target, source, order).run(seen.append), seen
+    return Migration(source, target, source, order, cut=lambda: None).run(seen.append), seen
 
 
 def test_the_limit_is_raised_until_the_rest_fits() -> None:
@@ -137,7 +137,7 @@ def test_a_state_of_gpus_that_does_not_fit_is_named_although_qemu_does_not_count
     domain, seen = Domain(needs_ms=60_000, remaining=0), list[MigrationProgress]()
     source: Any = Libvirt("gpu1", domain)
     with pytest.raises(DomainRejected) as refused:
-        Migration(source, source, source, ORDER).run(seen.append)
+        Migration(source, source, source, ORDER, cut=lambda: None).run(seen.append)
     assert "the state of its GPUs does not get less, and the guest may be halted for 2s" in refused.value.message
     assert "the rest takes longer: allow" in str(refused.value.hint)
     assert str(seen[0]).endswith("s, its memory is copied, the state of its devices is left")
@@ -207,3 +207,27 @@ def test_the_bandwidth_counts_at_the_end_where_both_libvirts_know_that(version: 
     domain = Domain(needs_ms=0)
     _move(domain, MigrationOrder("n", "u", "r", "d", "10.0.0.2", bandwidth_mbps=8000), version)
     assert domain.given.get("bandwidth.avail.switchover") == told
+
+
+def test_a_source_that_is_silent_while_it_sends_is_waited_for_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The call that it works on has no limit of its own."""
+    domain = Domain(needs_ms=60_000)
+    silent = libvirt.libvirtError("call 212 has no answer")
+    silent.err = (libvirt.VIR_ERR_RPC, libvirt.VIR_FROM_RPC, "no answer", 2, None, None, None, 0, 0)
+
+    def refuse(*_given: object) -> Any:
+        raise silent
+
+    monkeypatch.setattr(migration, "_ABORT_S", 0.01)
+    monkeypatch.setattr(domain, "state", refuse)
+    monkeypatch.setattr(domain, "abortJob", refuse)
+    cut: list[str] = []
+
+    def end() -> None:
+        cut.append("cut")
+        Domain.abortJob(domain)
+
+    host: Any = Libvirt("gpu1", domain)
+    with pytest.raises(LibvirtMissing, match=r"cannot oversee the move of domain acme\.web"):
+        Migration(host, host, host, ORDER, end).run(lambda _progress: None)
+    assert cut == ["cut"]

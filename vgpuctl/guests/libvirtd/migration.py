@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from vgpuctl.errors import DomainRejected, VgpuctlError
+from vgpuctl.errors import DomainRejected, LibvirtMissing, VgpuctlError
 from vgpuctl.guests.libvirt_errors import libvirt_module, translate, translated
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.model.times import format_duration
@@ -29,6 +29,8 @@ _HALT_POLL_S = 0.1
 """How often is asked whether the guest is halted, where that has a limit."""
 _END_S, _END_CALLS = 0.2, 4
 """What comes after all state was sent: QEMU's end on the source, and so many calls."""
+_ABORT_S = 60.0
+"""How long libvirt may take to end a migration that is given up."""
 _FIRST_LIMIT_S, _STEP, _LONGEST_S = 0.3, 1.6, 600.0
 """QEMU halts the guest as soon as the rest takes no longer than its limit. The limit begins low and is raised while the
 rest does not get smaller, up to the VM's own: a state of many GiB never fits into a low one (moves 3.3, 3.6)."""
@@ -129,12 +131,14 @@ class Migration:
 
     beside: another connection to the source, over which the move is overseen: libvirt's client can lose an answer when
     two threads wait on one connection (seen with 9.0: one of thirty calls beside virDomainMigrate3 never ended).
+    cut: ends the connection to the source, for a source that is silent while it sends.
     """
 
     source: Hypervisor
     target: Hypervisor
     beside: Hypervisor
     order: MigrationOrder
+    cut: Callable[[], None]
 
     def run(self, show: Callable[[MigrationProgress], None]) -> Migrated:
         """Move the domain, and show how far it is.
@@ -174,7 +178,10 @@ class Migration:
             # Ctrl-C, or a move that takes too long: libvirt lets the guest go on where it was.
             with contextlib.suppress(library.libvirtError):
                 overseen.abortJob()
-            thread.join()
+            thread.join(_ABORT_S)
+            if thread.is_alive():
+                self.cut()
+                thread.join()
             raise
         if refused:
             raise translate(refused[0], what, DomainRejected) from refused[0]
@@ -212,7 +219,8 @@ class _Overseer:
         library = libvirt_module()
         try:
             stats = self._domain.jobStats()
-        except library.libvirtError:
+        except library.libvirtError as error:
+            self._require_answer(error)
             return  # it ends right now, which the call that runs it tells better
         remaining, now = int(stats.get("data_remaining", 0)), time.monotonic()
         if not stats.get("data_total"):
@@ -224,12 +232,19 @@ class _Overseer:
             self._smaller_at = now
             self._raise_limit(remaining, int(stats.get("memory_bps", 0)))
 
+    def _require_answer(self, error: Any) -> None:
+        """Raise LibvirtMissing for a source that does not answer: the call that it works on has no limit."""
+        told = translate(error, f"oversee the move of domain {self._order.name}", DomainRejected)
+        if isinstance(told, LibvirtMissing):
+            raise told from error
+
     def _end_long_halt(self) -> None:
         """End a move whose guest is halted for almost as long as it may be: QEMU took its link for a faster one."""
         library, began = libvirt_module(), time.monotonic()
         try:
             is_halted = self._domain.state()[0] == library.VIR_DOMAIN_PAUSED
-        except library.libvirtError:
+        except library.libvirtError as error:
+            self._require_answer(error)
             return  # the source has nothing of it any more
         now = time.monotonic()
         self._call_s = max(self._call_s, now - began)

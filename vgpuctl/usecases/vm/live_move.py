@@ -11,6 +11,7 @@ import contextlib
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.domain.moved import copied_disks, moved_xml
@@ -205,7 +206,8 @@ def _migrate(
         try:
             beside = here.beside()
             try:
-                migrated = Migration(here.hypervisor, there.hypervisor, beside.hypervisor, order).run(show)
+                cut = partial(services.forget_host, here.name)
+                migrated = Migration(here.hypervisor, there.hypervisor, beside.hypervisor, order, cut).run(show)
                 undoing.keep()
             finally:
                 beside.let_go()
@@ -216,7 +218,7 @@ def _migrate(
             undoing.keep()
             return migrated, failure if isinstance(failure, KeyboardInterrupt) else None
     if where is not Whereabouts.NOWHERE:
-        stayed.append(state_after_failure(services, here, vm, failure))
+        stayed.append(state_after_failure(services, services.host(vm.host), vm, failure))
     elif isinstance(failure, VgpuctlError):
         failure.hint = f"its domain has ended on {here.name}: `vgpuctl repair` notes that"
     raise failure

@@ -123,7 +123,7 @@ def _start_one(
         undoing = Undo(services.say, subject=vm.printed_name, settle=lambda undo: _settle(services, vm, before, undo))
         saved = SavedState(host.hypervisor, vm.domain_name, vm.uuid)
         is_resumed = not vm.is_adopted and saved.xml() is not None
-        if vm.is_suspended and not is_resumed and not discards:
+        if vm.is_suspended and not (is_resumed or discards or services.goes_on):
             raise StateError(
                 f"{vm.printed_name} cannot go on: {vm.host} has its saved memory no more",
                 hint="`vgpuctl start-vm --discard-state` boots it without what it had in memory",

@@ -218,7 +218,6 @@ def test_a_source_that_is_silent_while_it_sends_is_waited_for_no_longer(monkeypa
     def refuse(*_given: object) -> Any:
         raise silent
 
-    monkeypatch.setattr(migration, "_ABORT_S", 0.01)
     monkeypatch.setattr(domain, "state", refuse)
     monkeypatch.setattr(domain, "abortJob", refuse)
     cut: list[str] = []

@@ -176,9 +176,7 @@ class Migration:
                     overseer.look()
         except BaseException:
             # Ctrl-C, or a move that takes too long: libvirt lets the guest go on where it was.
-            with contextlib.suppress(library.libvirtError):
-                overseen.abortJob()
-            thread.join(_ABORT_S)
+            thread.join(_ABORT_S if _is_aborted(library, overseen) else 0)
             if thread.is_alive():
                 self.cut()
                 thread.join()
@@ -278,6 +276,15 @@ class _Overseer:
                 hint=f"the rest takes{needed or ' longer'}: allow a longer --max-downtime, give the move more bandwidth"
                 " (`bandwidth_mbps` of vgpu_moves), or move the VM cold",
             )
+
+
+def _is_aborted(library: Any, domain: Any) -> bool:
+    """Ask the source to end a migration: False if it does not answer."""
+    try:
+        domain.abortJob()
+    except library.libvirtError as error:
+        return not isinstance(translate(error, "end a move", DomainRejected), LibvirtMissing)
+    return True
 
 
 def _flags(library: Any, order: MigrationOrder) -> int:

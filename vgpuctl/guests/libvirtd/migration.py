@@ -174,13 +174,15 @@ class Migration:
                 thread.join(_POLL_S if order.max_downtime_s is None else _HALT_POLL_S)
                 if thread.is_alive():
                     overseer.look()
-        except BaseException:
-            # Ctrl-C, or a move that takes too long: libvirt lets the guest go on where it was.
+        except BaseException as error:
+            # Ctrl-C, or a move that takes too long: libvirt lets the guest go on where it was. QEMU hears nothing while
+            # it sends the state of devices, so that it may be there before that.
             thread.join(_ABORT_S if _is_aborted(library, overseen) else 0)
             if thread.is_alive():
                 self.cut()
                 thread.join()
-            raise
+            if refused or not isinstance(error, DomainRejected):
+                raise
         if refused:
             raise translate(refused[0], what, DomainRejected) from refused[0]
         return _ended(library, self.target, order, ended[0] - began)
@@ -313,8 +315,9 @@ def _parameters(library: Any, order: MigrationOrder, *, knows_switchover: bool) 
         # libvirt counts MiB/s, in whole numbers.
         mib_s = max(1, order.bandwidth_mbps * 125_000 // MIB)
         given[library.VIR_MIGRATE_PARAM_BANDWIDTH] = mib_s
-        if knows_switchover:
-            # QEMU's own estimate is of what it sent before, which says little of a device's state.
+        if knows_switchover and order.max_downtime_s is None:
+            # QEMU's own estimate is of what it sent before, which says little of a device's state. A ceiling is kept
+            # by that alone: over a link that is slower than declared, QEMU would halt the guest for too long.
             given[_SWITCHOVER] = mib_s
     return given
 

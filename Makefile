@@ -50,7 +50,7 @@ test-network: ## Prove tenants' networks with packets between two emulated hosts
 	@bash scripts/setup test
 	@.venv/bin/python -m pytest -v tests/network/hosts_proof.py
 
-test-moves: ## Prove that VMs move with their vGPUs between two emulated hosts with QEMU 10, and that no failure in between loses one; ROUNDS=10 repeats the moves, PAIRS=10 the comparison with the check (52 minutes; on Debian 12 in a root of Debian 13, which needs root, and 10 minutes more the first time)
+test-moves: ## Prove that VMs move with their vGPUs between two emulated hosts with QEMU 10, and that no failure in between loses one; ROUNDS=10 repeats the moves, PAIRS=10 the comparison with the check (80 minutes; on Debian 12 in a root of Debian 13, which needs root, and 10 minutes more the first time)
 	@if grep -q '^VERSION_CODENAME=bookworm' /etc/os-release; then \
 		bash scripts/setup other-debian && scripts/other-debian make test-moves "ROUNDS=$(ROUNDS)" "PAIRS=$(PAIRS)"; \
 	else \

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running VM moves to another host without a stop: with all it has, verified there, and nothing stays behind."""
 
+import contextlib
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -180,6 +183,28 @@ def test_an_interrupt_after_the_vm_is_there_rolls_nothing_back(operator: Operato
         running = [name for name in HOSTS if _domains(operator, name)]
         assert (listed["observed"], [listed["vm"]["host"]]) == ("running", running), interrupted.err
     operator.does(*DELETE)
+
+
+def test_a_vm_that_an_older_store_has_elsewhere_is_not_started_twice(operator: Operator, tmp_path: Path) -> None:
+    """No look at the hosts has seen it where it runs: its own host has no definition of it, so all are asked."""
+    operator.does("create-vm", "web", *ACME, *SEEDED)
+    older, newer = tmp_path / "older.db", tmp_path / "newer.db"
+    store = Path(operator.database.removeprefix("sqlite:///"))
+    _copy_store(store, older)
+    moved = operator.json(*MOVE)
+    _copy_store(store, newer)
+    _copy_store(older, store)
+    operator.does("repair")
+    refused = operator.is_refused("start-vm", "web", *ACME)
+    assert f"would run twice: the store has it on {moved['from']}, and on {moved['to']} domain" in refused["message"]
+    assert "reconcile-store --begin" in refused["hint"]
+    _copy_store(newer, store)
+    operator.does(*DELETE)
+
+
+def _copy_store(source: Path, target: Path) -> None:
+    with contextlib.closing(sqlite3.connect(source)) as here, contextlib.closing(sqlite3.connect(target)) as there:
+        here.backup(there)
 
 
 @pytest.fixture

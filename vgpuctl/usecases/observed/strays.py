@@ -98,9 +98,27 @@ def active_elsewhere(services: Services, vm: Vm) -> list[tuple[str, str]]:
     return found
 
 
-def refuse_second_start(services: Services, vm: Vm) -> None:
-    """Raise StateError where another host is known to run the VM."""
-    for host, words in active_elsewhere(services, vm):
+def _found_anywhere(services: Services, vm: Vm) -> list[tuple[str, str]]:
+    """Ask every other host of the inventory whether it runs a domain of the VM's UUID; say which ones do not answer."""
+    others = [name for name in services.inventory.select(None) if name != vm.host]
+    found = []
+    for one in services.on_hosts(
+        others, lambda name: services.host(name).hypervisor.state(vm.domain_name, uuid=vm.uuid)
+    ):
+        if one.error is not None:
+            if not is_host_fenced(services, one.name):
+                services.say(f"{vm.printed_name}: not known whether it runs on {one.name}: {one.error.message}")
+        elif one.value is not None and one.value.is_active():
+            found.append((one.name, f"domain {vm.domain_name} is {one.value}"))
+    return found
+
+
+def refuse_second_start(services: Services, vm: Vm, *, is_undefined: bool) -> None:
+    """Raise StateError where another host is known to run the VM.
+
+    is_undefined: its own host has no domain of it, though nothing has moved it there: all other hosts are asked then.
+    """
+    for host, words in _found_anywhere(services, vm) if is_undefined else active_elsewhere(services, vm):
         raise StateError(
             f"{vm.printed_name} would run twice: the store has it on {vm.host}, and on {host} {words}",
             hint=way_out(host, vm.domain_name),

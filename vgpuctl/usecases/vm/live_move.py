@@ -219,6 +219,11 @@ def _migrate(
             return migrated, failure if isinstance(failure, KeyboardInterrupt) else None
     if where is not Whereabouts.NOWHERE:
         stayed.append(state_after_failure(services, services.host(vm.host), vm, failure))
+        if isinstance(failure, VgpuctlError) and failure.hint is None:
+            failure.hint = (
+                f"see /var/log/libvirt/qemu/{vm.domain_name}.log on {here.name} and {there.name};"
+                f" {here.name} must reach {order.address} at the ports of moves (docs/moves.md)"
+            )
     elif isinstance(failure, VgpuctlError):
         failure.hint = f"its domain has ended on {here.name}: `vgpuctl repair` notes that"
     raise failure

@@ -21,7 +21,7 @@ from vgpuctl.model.times import format_time
 from vgpuctl.model.units import MIB
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.volume import VolumeKind
-from vgpuctl.ovn.certificate_ends import end_of
+from vgpuctl.ovn.certificate_ends import certificate_names, end_of
 from vgpuctl.planner.moves.case import HostProcessor, MoveCase, MovedDomain, MoveHost, MoveTransfer, MovingVm
 from vgpuctl.planner.moves.judge import judge_move
 from vgpuctl.sharing.codes import Code
@@ -124,30 +124,46 @@ def _between(services: Services, here: str, there: str) -> tuple[int | None, Map
     return link.bandwidth_mbps, {"move-network": "", **known}
 
 
-def without_certificates(services: Services, *hosts: str) -> str | None:
-    """Say which hosts lack what QEMU needs for TLS, by what was read of them last; None where nobody looked."""
+def without_certificates(services: Services, source: str, target: str) -> str | None:
+    """Say which hosts lack what QEMU needs for TLS, by what was read of them last; None where nobody looked.
+
+    QEMU of the source wants the address by which it reaches the target to be in the target's certificate.
+    """
     with services.store.reading() as session:
-        known = {name: session.facts(name) for name in hosts}
+        known = {name: session.facts(name) for name in (source, target)}
+    link = services.inventory.move_link(target)
+    address = {target: link.address or services.inventory.target(target).address}
     found = []
     for name, one in known.items():
         there = None if one is None else one.facts.move_certificates
         if there is None:
             return None
-        fault = _fault_of(there, services.store.now())
+        fault = _fault_of(there, services.store.now(), address.get(name))
         found += [f"{name}: {fault}"] if fault else []
     return "; ".join(found)
 
 
-def _fault_of(there: MoveCertificates, now: float) -> str:
+def _fault_of(there: MoveCertificates, now: float, address: str | None) -> str:
     if there.missing:
         return f"{', '.join(there.missing)} of QEMU are not in {there.folder}"
     if not there.is_readable:
         return f"QEMU cannot read its keys in {there.folder}"
+    certificate = (there.certificate or "").encode()
     try:
-        ends_at = end_of((there.certificate or "").encode())
+        ends_at, names = end_of(certificate), certificate_names(certificate)
     except ValueError:
         return f"QEMU's certificate in {there.folder} cannot be read"
-    return f"QEMU's certificate in {there.folder} ended on {format_time(ends_at)} UTC" if ends_at <= now else ""
+    if ends_at <= now:
+        return f"QEMU's certificate in {there.folder} ended on {format_time(ends_at)} UTC"
+    if address is not None and not any(_is_named(address, one) for one in names):
+        return f"QEMU's certificate in {there.folder} is for {', '.join(names)}, and not for {address}"
+    return ""
+
+
+def _is_named(address: str, name: str) -> bool:
+    """True if a name of a certificate is this address, or stands for it with an asterisk."""
+    wanted, given = address.lower(), name.lower()
+    return wanted == given or (given.startswith("*.") and wanted.partition(".")[2] == given[2:])
 
 
 def lost_before(services: Services, here: MoveHost, there: MoveHost) -> str:

@@ -7,7 +7,7 @@ from tests.unit.uses_of_names import PACKAGE
 
 _DOTTED = re.compile(r"\{[a-z_.\[\]0-9]*tenant[a-z_.]*\}\.\{")
 _DOMAIN = re.compile(r"f\".*\{[a-z_.]*domain_name\}")
-OF_DOMAINS = re.compile(r"virsh|domain +\{|-serial\.log|\{one\.vm\.domain_name\} \{verb\} VM")
+OF_DOMAINS = re.compile(r"virsh|domain +\{|-serial\.log|log/libvirt/qemu/|\{one\.vm\.domain_name\} \{verb\} VM")
 """Texts that mean the domain on its host: a command of libvirt, a file of QEMU, an adoption."""
 
 

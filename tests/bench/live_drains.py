@@ -35,14 +35,16 @@ def main() -> None:
         inventory = home / "hosts.yml"
         inventory.write_text(source.read_text())
         (home / "group_vars").mkdir()
-        (home / "group_vars" / "all.yml").write_text(yaml.safe_dump({"vgpu_moves": {"network": "trusted"}}))
+        (home / "group_vars" / "all.yml").write_text(
+            yaml.safe_dump({"vgpu_moves": {"network": "trusted", "bandwidth_mbps": 200}})
+        )
         operator = Operator(home, inventory, f"sqlite:///{home}/store.db")
         operator.does("create-tenant", "acme")
         for number in range(given.vms):
             operator.does("create-vm", f"vm-{number:02}", "--tenant", "acme", "--limit", "sim-001", *SIZE)
         lab.faults.begin("sim-001", "move-seconds", given.seconds, folder=folder)
         began = time.monotonic()
-        operator.does("drain-host", "sim-001", "--reason", "bench", "--live-only", timeout_s=3600)
+        operator.does("drain-host", "sim-001", "--reason", "bench", "--live-only", "--yes", timeout_s=3600)
         taken = time.monotonic() - began
         moved = [one for one in operator.json("list-vms", "--refresh") if one["vm"]["host"] == "sim-002"]
     transfers = given.vms * given.seconds

@@ -118,7 +118,8 @@ def refuse_second_start(services: Services, vm: Vm, *, is_undefined: bool) -> No
 
     is_undefined: its own host has no domain of it, though nothing has moved it there: all other hosts are asked then.
     """
-    for host, words in _found_anywhere(services, vm) if is_undefined else active_elsewhere(services, vm):
+    known = active_elsewhere(services, vm)
+    for host, words in [*known, *(_found_anywhere(services, vm) if is_undefined and not known else ())]:
         raise StateError(
             f"{vm.printed_name} would run twice: the store has it on {vm.host}, and on {host} {words}",
             hint=way_out(host, vm.domain_name),

@@ -97,6 +97,8 @@ def find_out(services: Services, vm: Vm, target: str) -> Whereabouts:
         on_target, on_source = state_on(target), state_on(vm.host)
         is_there = on_target is not None and on_target.is_active()
         where = _place(on_source, is_there=is_there)
+        if vm.host in fenced and on_target is None and target not in fenced:
+            return Whereabouts.NOWHERE  # the new host would have a definition of it
         if on_target is not None and (on_source is None or _runs_there_alone(on_source, on_target)):
             _require_ours(services, vm, target)
             where = Whereabouts.TARGET
@@ -182,7 +184,7 @@ def change_host(
         after = {**values_of(moved, leases, VmState.RUNNING), "host": moved.host, **_measured(migrated)}
         before = {**values_of(vm, old), "host": vm.host}
         session.add_vm_event(EventKind.VM_MOVED_LIVE, moved, reason, before=before, after=after)
-    services.say(f"{vm.printed_name}: runs on {moved.host}{_halted(migrated)}")
+    services.say(f"{vm.printed_name}: is on {moved.host} now{_halted(migrated)}")
 
 
 def _measured(migrated: Migrated | None) -> dict[str, float]:
@@ -236,6 +238,8 @@ def verify(services: Services, moved: Vm, source: str, leases: Sequence[Lease], 
     try:
         state = there.hypervisor.state(moved.domain_name, uuid=moved.uuid)
         if state is None or not state.is_active():
+            with services.store.transaction() as session:
+                note_state(session, moved, state)
             return CarriedState(ended=f"libvirt of {moved.host} says that its domain is {state or 'not there'}")
         findings = prove_start(services, there, moved, leases, moment=Moment.LOOK)
     except GuestError as broken:

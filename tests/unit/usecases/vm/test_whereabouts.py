@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Where a VM is after a move that was cut short, by what libvirt of both hosts says; and what then goes on, or ends."""
 
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -120,18 +121,27 @@ def test_a_strangers_domain_is_nothing_that_has_moved(state: DomainState) -> Non
 def test_a_fenced_host_has_nothing() -> None:
     here, there = Host(RUNS), Host(WAITS)
     assert find_out(services_of(here, there, "gpu1"), VM, "gpu2") is Whereabouts.ARRIVED
+    # The power of its old host went while the state was sent.
+    assert find_out(services_of(here, Host(None), "gpu1"), VM, "gpu2") is Whereabouts.NOWHERE
+    with pytest.raises(ConcurrentChange):
+        find_out(services_of(Host(None), there, "gpu2"), VM, "gpu2")
     services = services_of(here, there, "gpu2")
     where = find_out(services, VM, "gpu2")
     go_on(services, VM, "gpu2", where)
     assert (where, there.calls) == (Whereabouts.SOURCE, [])
 
 
-def test_a_vm_that_ended_on_its_new_host_has_lost_no_state_to_a_driver() -> None:
-    """Nothing is noted against moves between the two hosts: the services of this test have no store."""
+def test_a_vm_that_ended_on_its_new_host_has_lost_no_state_to_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its state is noted, and no event bars moves between the two hosts: there is no session to add one to."""
+    noted: list[object] = []
+    monkeypatch.setattr(live_move_end, "note_state", lambda _session, _vm, state: noted.append(state))
     there = Host(OFF)
     there.name = "gpu2"
     moved: Any = SimpleNamespace(**{**vars(VM), "host": "gpu2"})
-    seen = verify(services_of(Host(None), there), moved, "gpu1", (), frozenset())
+    services = services_of(Host(None), there)
+    services.store = SimpleNamespace(transaction=nullcontext)
+    seen = verify(services, moved, "gpu1", (), frozenset())
+    assert noted == [OFF]
     assert seen.lost == seen.unread == ()
     with pytest.raises(
         GuestError, match="acme/web came to gpu2, but it has ended there since: libvirt of gpu2"

@@ -51,6 +51,8 @@ _ALL = (
     FaultKind("removal-ignored", True, "the driver accepts the removal of a vGPU, which stays"),
     FaultKind("config-differs", True, "the config space answers with the identity of another card"),
     FaultKind("driver-lost", True, "the card's own driver no longer takes it: its probe fails"),
+    FaultKind("no-sriov-admin", True, "Intel's driver is older than Linux 6.19: VFs have no parameters"),
+    FaultKind("vf-params-refused", True, "the firmware of Intel's card refuses new parameters of VFs: EIO"),
     FaultKind(
         "move-unsupported", True, "VMs that start from now on cannot be moved with their vGPU: no VFIO migration"
     ),
@@ -88,6 +90,8 @@ SIMULATED_ONLY = (
     "removal-ignored",
     "config-differs",
     "driver-lost",
+    "no-sriov-admin",
+    "vf-params-refused",
     "move-stall",
     "move-seconds",
     "move-port",

@@ -23,7 +23,7 @@ from vgpuctl.agent.wire.facts import (
 )
 from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfProfile
+from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfParams, SetVfProfile
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
@@ -90,6 +90,7 @@ STEPS: tuple[Step, ...] = (
     CreateMdev("0000:41:00.4", "nvidia-558", UUID),
     DeleteMdev(UUID),
     SetVfProfile("0000:41:00.4", "558"),
+    SetVfParams("0000:41:00.4", "exec_quantum_ms=20"),
     BindDriver(("0000:41:00.0", "0000:41:00.1"), None),
     ResetFunction("0000:41:00.0"),
     HashRom("0000:41:00.0"),

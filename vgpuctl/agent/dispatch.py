@@ -12,7 +12,7 @@ from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.guest_state import GuestState
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.sharing import VGPU_STEPS
+from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetVfParams
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
@@ -39,6 +39,7 @@ _INSTALLED = ("boot", "certificate", "textfile")
 """Calls that bring files of the host to what the request's field of the same name says."""
 _TAKERS: Dict[Type[Step], str] = {
     SetVirtualFunctions: "sriov.ensure",
+    SetVfParams: "sriov_admin.ensure",
     BindDriver: "driver.ensure",
     HashRom: "rom.ensure",
     ResetFunction: "reset.ensure",

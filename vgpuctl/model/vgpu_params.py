@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of NVIDIA's vGPU plugin, one text per vGPU (reference vdi-guests, section 3)."""
+"""Parameters of vGPUs and VFs, one text per device: of NVIDIA's vGPU plugin, and of Intel's driver `xe`.
 
+Sources: NVIDIA vGPU user guide, "vGPU plugin parameters"; Linux Documentation/ABI/testing/sysfs-driver-intel-xe-sriov.
+"""
+
+import re
 from enum import StrEnum
 
 from vgpuctl.errors import UsageError
@@ -10,7 +14,7 @@ VgpuParams = tuple[tuple[str, str], ...]
 
 
 class VgpuParam(StrEnum):
-    """The parameters that NVIDIA documents; all are 0 or 1."""
+    """The parameters of a vGPU that NVIDIA documents; all are 0 or 1."""
 
     DISABLE_VNC = "disable_vnc"
     ENABLE_DEBUGGING = "enable_debugging"
@@ -19,17 +23,39 @@ class VgpuParam(StrEnum):
     FRAME_RATE_LIMITER = "frame_rate_limiter"
 
 
+class VfParam(StrEnum):
+    """The parameters of a VF that the driver `xe` has in its folder `sriov_admin`.
+
+    exec_quantum_ms: the VF's time slice, 0 for no limit. preempt_timeout_us: the time until work that does not give way
+    is ended, 0 for no limit. sched_priority: `low` is only with work queued, `normal` always, `high` in the next slice.
+    All change while a VM runs. (`vram_quota` is read, and not set: the guest's driver reads its size when it loads.)
+    """
+
+    EXEC_QUANTUM_MS = "exec_quantum_ms"
+    PREEMPT_TIMEOUT_US = "preempt_timeout_us"
+    SCHED_PRIORITY = "sched_priority"
+
+
 _AGAINST_MIGRATION = (VgpuParam.ENABLE_DEBUGGING, VgpuParam.ENABLE_PROFILING, VgpuParam.ENABLE_UVM)
+_PRIORITIES = ("low", "normal", "high")
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
+_MOST = 2**32 - 1
 
 
 def parse_vgpu_param(text: str, /, *, what: str = "vgpu_params") -> tuple[str, str]:
-    """Read `frame_rate_limiter=0`. Raises UsageError."""
+    """Read `frame_rate_limiter=0` or `exec_quantum_ms=20`. Raises UsageError."""
     name, equals, value = (part.strip() for part in text.partition("="))
-    if not equals or name not in tuple(VgpuParam) or value not in ("0", "1"):
-        raise UsageError(
-            f"{what}: {text[:80]!a} is no parameter of a vGPU",
-            hint=f"write NAME=0 or NAME=1, where NAME is one of {', '.join(VgpuParam)}",
-        )
+    if not equals or name not in (*VgpuParam, *VfParam):
+        is_known, hint = False, f"write NAME=VALUE, where NAME is one of {', '.join((*VgpuParam, *VfParam))}"
+    elif name in tuple(VgpuParam):
+        is_known, hint = value in ("0", "1"), f"write {name}=0 or {name}=1"
+    elif name == VfParam.SCHED_PRIORITY:
+        is_known, hint = value in _PRIORITIES, f"{name} is one of {', '.join(_PRIORITIES)}"
+    else:
+        is_known = _NUMBER.fullmatch(value) is not None and int(value) <= _MOST
+        hint = f"{name} is a whole number up to {_MOST}, 0 for no limit"
+    if not is_known:
+        raise UsageError(f"{what}: {text[:80]!a} is no parameter of a vGPU or VF", hint=hint)
     return name, value
 
 
@@ -43,9 +69,20 @@ def params_text(params: VgpuParams) -> str:
     return ",".join(map(show_vgpu_param, params))
 
 
+def split_params(text: str | None) -> VgpuParams:
+    """Split what a driver says of a device into names and values, whatever they are."""
+    pairs = (one.partition("=") for one in (text or "").split(",") if one)
+    return tuple((name, value) for name, _, value in pairs)
+
+
 def params_against_migration(params: VgpuParams) -> list[str]:
     """The names of those that keep a vGPU from live migration (NVIDIA vGPU user guide, "vGPU migration")."""
     return [name for name, value in params if value == "1" and name in _AGAINST_MIGRATION]
+
+
+def change_while_used(before: VgpuParams, after: VgpuParams) -> bool:
+    """True if the devices take the change while a VM runs on them."""
+    return all(name in tuple(VfParam) for name, _ in {*before} ^ {*after})
 
 
 def show_vgpu_param(pair: tuple[str, str]) -> str:

@@ -10,9 +10,11 @@ from vgpuctl.model.display import VgpuDisplay
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Share
+from vgpuctl.model.vgpu_params import params_text
 from vgpuctl.sharing import mdev, passthrough, plain_vf, vf_profile
 from vgpuctl.sharing.kind import SharingKind, Takes, VgpuKind
-from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu
+from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu, vf_at
+from vgpuctl.sharing.params import settable
 
 VGPU_KINDS: tuple[VgpuKind, ...] = (vf_profile.KIND, mdev.ON_VF, mdev.ON_CARD)
 KINDS: tuple[SharingKind, ...] = (passthrough.KIND, *VGPU_KINDS, plain_vf.KIND)
@@ -22,6 +24,7 @@ _BY_NAME: Mapping[str, SharingKind] = {kind.sharing: kind for kind in KINDS}
 _CARD_KINDS = tuple(kind for kind in KINDS if kind.takes is Takes.CARD)
 _CARD_NAMES = frozenset(str(kind.sharing) for kind in _CARD_KINDS)
 _FUNCTION_KINDS = tuple(kind for kind in KINDS if kind.takes is Takes.FUNCTION)
+_FUNCTION_NAMES = frozenset(kind.sharing for kind in _FUNCTION_KINDS)
 _VGPU_BY_NAME: Mapping[str, VgpuKind] = {kind.sharing: kind for kind in VGPU_KINDS}
 
 
@@ -72,6 +75,11 @@ def offers_functions(gpu: Gpu) -> bool:
     return any(kind.sharing in gpu.sharing for kind in _FUNCTION_KINDS)
 
 
+def asks_for_function(request: GpuRequest) -> bool:
+    """True if one of a GPU's equal functions is asked for."""
+    return request.sharing in _FUNCTION_NAMES
+
+
 def whole_requests() -> list[GpuRequest]:
     """A request for each way to get a whole card."""
     return [_request(kind) for kind in _CARD_KINDS]
@@ -92,7 +100,14 @@ def existing_vgpus(gpu: Gpu) -> list[ExistingVgpu]:
 
 
 def params_found(held: Share, gpu: Gpu) -> str | None:
-    """The parameters that a share's vGPU had when it was read; None without any, or without the vGPU."""
+    """The parameters that a share's device had when it was read; None without any, or without the device.
+
+    Of a VF, those that its driver did not have first.
+    """
+    if kind_of(held.sharing).takes is Takes.FUNCTION:
+        vf = vf_at(gpu, held.function)
+        told = () if vf is None else settable(vf.vgpu_params)
+        return params_text(tuple(one for one in told if one not in held.first_params)) or None
     return next((one.params for one in existing_vgpus(gpu) if one.vfio_device == held.vfio_device), None) or None
 
 

@@ -1,15 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Parameters of NVIDIA's vGPU plugin: which a share gets, and which its type or its guest cannot have.
+"""Parameters of vGPUs and VFs: which a share gets, and which its device, its type or its guest cannot have.
 
 Source: NVIDIA vGPU user guide, "vGPU plugin parameters"; NVIDIA AI Enterprise 8, "Unified Memory" (full-size
-time-sliced types and whole GPU instances, Linux guests, no migration).
+time-sliced types and whole GPU instances, Linux guests, no migration); for VFs as in model/vgpu_params.py.
 """
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.catalog.names import series_of
 from vgpuctl.model.layout import MigVgpuLayout, VgpuLayout
-from vgpuctl.model.vgpu_params import VgpuParam, VgpuParams, merge_params
+from vgpuctl.model.vgpu_params import VfParam, VgpuParam, VgpuParams, merge_params, split_params
 from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.declared import Declared
 
@@ -30,6 +30,9 @@ def refuse_params(params: VgpuParams, terms: VgpuTerms, gpu: Gpu, profile: str) 
         return None
     if gpu.vendor_id != _NVIDIA:
         return "its vGPUs take no parameters: they are of NVIDIA's vGPU plugin"
+    others = _not_in(params, VgpuParam)
+    if others:
+        return f"a vGPU has no {others}: a VF of Intel's driver xe has"
     if (VgpuParam.ENABLE_UVM, "1") in params:
         if terms.is_linux is False:
             return "enable_uvm=1 is for Linux guests only"
@@ -39,6 +42,29 @@ def refuse_params(params: VgpuParams, terms: VgpuTerms, gpu: Gpu, profile: str) 
     if terms.shows_vgpu and (VgpuParam.DISABLE_VNC, "1") in params:
         return "disable_vnc=1 takes away the picture of the vGPU that the VM's console shows"
     return None
+
+
+def refuse_vf_params(params: VgpuParams, gpu: Gpu, function: str) -> str | None:
+    """Say why a VF cannot have these parameters, None when it can, or when a reboot has taken it: nobody knows then."""
+    others = _not_in(params, VfParam)
+    if others:
+        return f"a VF has no {others}: a vGPU of NVIDIA has"
+    vf = next((one for one in gpu.vfs if one.address == function), None)
+    if vf is None:
+        return None
+    missing = [name for name, _ in params if name not in dict(settable(vf.vgpu_params))]
+    if not missing:
+        return None
+    return f"its driver {gpu.driver or '(none)'} has no {', '.join(missing)} for the VF {function}"
+
+
+def settable(told: str | None) -> VgpuParams:
+    """Those of the parameters that a driver tells of a VF which can be set."""
+    return tuple((name, value) for name, value in split_params(told) if name in tuple(VfParam))
+
+
+def _not_in(params: VgpuParams, kind: type[VgpuParam] | type[VfParam]) -> str:
+    return ", ".join(name for name, _ in params if name not in tuple(kind))
 
 
 def refuse_unified_memory(profile: str, gpu: Gpu | None = None) -> str | None:

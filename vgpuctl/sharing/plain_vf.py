@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plain VFs handed out by vfio-pci (AMD, Intel); the host's driver has divided the GPU before.
 
-libvirt binds the VF to vfio-pci (`managed='yes'`), so building takes no step of ours.
+libvirt binds the VF to vfio-pci (`managed='yes'`), so building takes no step of ours but for the VF's parameters.
 """
 
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu
-from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.sharing import SetVfParams, Sharing
 from vgpuctl.agent.wire.vf_health import NVIDIA_VENDOR
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Share
 from vgpuctl.model.plural import all_are
+from vgpuctl.model.vgpu_params import VgpuParams, merge_params, params_text, split_params
+from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.bound_by_libvirt import BoundByLibvirt, bind_back, release_functions
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.declared import Declared, refuse_use
@@ -22,6 +25,7 @@ from vgpuctl.sharing.kind import GuestDevice, HandedAs, SharingKind, Takes
 from vgpuctl.sharing.live_checks import vf_surprise
 from vgpuctl.sharing.occupancy import LiveGpu, vf_at
 from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
+from vgpuctl.sharing.params import refuse_vf_params, settable
 from vgpuctl.sharing.plan import Plan
 from vgpuctl.sharing.refusals import memory_mib, memory_of, numa_node, refuse_board, refuse_unusable
 
@@ -84,14 +88,42 @@ class PlainVf(BoundByLibvirt):
 
     def build(self, share: Share, gpu: Gpu) -> Plan:
         """No step; the undo brings the VF back to its first driver, should libvirt not have done so."""
+        return self.with_params(share, gpu, None)
+
+    def with_params(self, share: Share, gpu: Gpu, params: VgpuParams | None) -> Plan:
+        """The VF's parameters; those that the VM does not name are as the driver had them first."""
+        step = None if params is None else _differing(share, gpu, merge_params(_first(share, gpu), params))
+        undo = None if step is None else _differing(share, None, share.first_params)
+        named = f", with {params_text(params)}" if params else ""
         return Plan(
-            undo=bind_back(share, {}),
-            summary=(f"libvirt binds VF {share.function} to vfio-pci when the VM starts",),
+            steps=() if step is None else (step,),
+            undo=(*(() if undo is None else (undo,)), *bind_back(share, {})),
+            summary=(f"libvirt binds VF {share.function} to vfio-pci when the VM starts{named}",),
         )
 
+    def refuse_terms(
+        self, share: Share, gpu: Gpu, facts: HostFacts, declared: Declared, terms: VgpuTerms
+    ) -> Refusal | None:
+        """The parameters that the driver has for the VF; the guest's driver works alone."""
+        reason = refuse_vf_params(terms.params, gpu, share.function) if terms.params else None
+        return None if reason is None else Refusal(Code.VGPU_PARAMS, reason, "leave the parameter out")
+
+    def with_first_drivers(self, share: Share, gpu: Gpu) -> Share:
+        """The drivers, and the VF's parameters if nobody has noted them yet: a stop that keeps the VF leaves them."""
+        found = super().with_first_drivers(share, gpu)
+        vf = vf_at(gpu, share.function)
+        return found if vf is None or found.first_params else replace(found, first_params=settable(vf.vgpu_params))
+
     def release(self, held: Share, gpu: Gpu | None) -> Plan:
-        """Reset the VF and bind it back to its first driver."""
-        return release_functions(held, gpu, can_reset=True)
+        """Reset the VF, give it the parameters back that its driver had for it, and bind it to its first driver."""
+        plan = release_functions(held, gpu, can_reset=True)
+        if gpu is not None and vf_at(gpu, held.function) is None:
+            return plan
+        step = _differing(held, gpu, held.first_params if gpu is None else _first(held, gpu))
+        if step is None:
+            return plan
+        said = f"give VF {held.function} back {step.params}"
+        return replace(plan, steps=(*plan.steps, step), summary=(*plan.summary, said))
 
     def guest_devices(self, share: Share) -> tuple[GuestDevice, ...]:
         """The VF."""
@@ -133,6 +165,21 @@ class PlainVf(BoundByLibvirt):
             f"its driver {gpu.driver or '(none)'} does not give away plain VFs",
             "ask for a vGPU type, see `vgpuctl list-profiles`",
         )
+
+
+def _first(share: Share, gpu: Gpu) -> VgpuParams:
+    """What the driver had first of what it has now; none for a VF that is not there: its driver sets it anew."""
+    vf = vf_at(gpu, share.function)
+    told = {} if vf is None else dict(split_params(vf.vgpu_params))
+    return tuple(one for one in share.first_params if one[0] in told)
+
+
+def _differing(share: Share, gpu: Gpu | None, wanted: VgpuParams) -> SetVfParams | None:
+    """The step for those that the facts do not show; for all where the VF is not in them."""
+    vf = None if gpu is None else vf_at(gpu, share.function)
+    told = () if vf is None else split_params(vf.vgpu_params)
+    differing = tuple(one for one in wanted if one not in told)
+    return SetVfParams(share.function, params_text(differing)) if differing else None
 
 
 KIND: SharingKind = PlainVf()

@@ -9,8 +9,9 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.guest_driver import DriverSource, GuestDriver
 from vgpuctl.model.switch import Switch
-from vgpuctl.model.vgpu_params import VgpuParam
+from vgpuctl.model.vgpu_params import VfParam, VgpuParam
 from vgpuctl.model.vm import Firmware, VmRequest
+from vgpuctl.sharing.kinds import asks_for_function
 from vgpuctl.sharing.params import refuse_unified_memory
 
 _OF_PACKAGES = ("key", "package")
@@ -87,7 +88,7 @@ def _driver_refusals(request: VmRequest, profile: GuestOs | None) -> Iterator[tu
 
 
 def _param_refusals(request: VmRequest) -> Iterator[tuple[str, str]]:
-    """Parameters of vGPUs that no host could give; what its layout adds is judged when it is placed."""
+    """Parameters that no host could give; what its layout adds is judged when it is placed."""
     params = request.vgpu_params
     if not params:
         return
@@ -96,10 +97,13 @@ def _param_refusals(request: VmRequest) -> Iterator[tuple[str, str]]:
     if twice is not None:
         yield f"vgpu_params has {twice} with two values", "leave out one of them"
     vgpus = [one for one in request.gpus if one.sharing is None]
-    if not vgpus:
+    wants_vf = any(map(asks_for_function, request.gpus))
+    unused = [name for name in names if not (wants_vf if name in tuple(VfParam) else vgpus)]
+    if unused:
+        kind = "VFs" if unused[0] in tuple(VfParam) else "vGPUs"
         yield (
-            "vgpu_params are for vGPUs, and the VM asks for none",
-            "leave them out (of a VM that is there: `resize-vm --vgpu-param none`), or ask for a vGPU type",
+            f"{', '.join(unused)} of vgpu_params is for {kind}, and the VM asks for none",
+            "leave it out (of a VM that is there: `resize-vm --vgpu-param none`), or ask for such a share",
         )
     if (VgpuParam.ENABLE_UVM, "1") not in params:
         return

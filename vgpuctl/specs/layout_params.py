@@ -9,11 +9,16 @@ from vgpuctl.specs.value import Value
 
 
 def check_params(params: VgpuParams, types: Sequence[str], keys: Mapping[str, Value]) -> None:
-    """Refuse a parameter that is there twice, and unified memory for types that have none. types: the declared ones."""
+    """Refuse a parameter that is there twice or that no vGPU has, and unified memory for types that have none.
+
+    types: the declared ones.
+    """
     names = [name for name, _ in params]
     for number, name in enumerate(names):
         if name in names[:number]:
             raise keys["vgpu_params"].refuse(f"has {name} twice")
+        if name not in tuple(VgpuParam):
+            raise keys["vgpu_params"].refuse(f"has {name}, which a VF has and no vGPU")
     if (VgpuParam.ENABLE_UVM, "1") not in params:
         return
     for name in types:

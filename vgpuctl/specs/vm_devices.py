@@ -159,7 +159,7 @@ DEVICE_FIELDS = (
     Field(
         "vgpu_params",
         Text(parse_vgpu_param, show_vgpu_param),
-        "Parameter of the VM's vGPUs, beside those of the host's layout: frame_rate_limiter=0, enable_uvm=1",
+        "Parameter of the VM's vGPUs or VFs, beside those of the host's layout: enable_uvm=1, exec_quantum_ms=20",
         flag="--vgpu-param",
         metavar="NAME=VALUE",
         is_list=True,

@@ -39,6 +39,8 @@ KINDS = (
     "removal-ignored",
     "config-differs",
     "driver-lost",
+    "no-sriov-admin",
+    "vf-params-refused",
     "move-unsupported",
     "move-untracked",
     "move-no-precopy",

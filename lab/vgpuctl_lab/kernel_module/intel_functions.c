@@ -21,6 +21,7 @@ static int intel_probe(struct pci_dev *pdev, const struct pci_device_id *id)
 	card->is_bound = true;
 	card->pdev = pdev;
 	mutex_unlock(&card->lock);
+	card->admin = vgpulab_intel_admin_add(card, pdev);
 	return 0;
 }
 
@@ -33,6 +34,8 @@ static void intel_remove(struct pci_dev *pdev)
 	/* VFs do not outlive the driver of their PF; one that a VM holds is waited for (vfio-pci). */
 	if (pci_num_vf(pdev))
 		pci_disable_sriov(pdev);
+	vgpulab_intel_admin_remove(card->admin);
+	card->admin = NULL;
 	mutex_lock(&card->lock);
 	card->is_bound = false;
 	card->pdev = NULL;
@@ -46,6 +49,7 @@ static int intel_sriov_configure(struct pci_dev *pdev, int count)
 
 	if (!count) {
 		pci_disable_sriov(pdev);
+		vgpulab_intel_admin_reset(vgpulab_card_of(pdev)->admin);
 		return 0;
 	}
 	ret = pci_enable_sriov(pdev, count);

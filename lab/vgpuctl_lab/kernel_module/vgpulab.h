@@ -176,6 +176,7 @@ struct vgpulab_card {
 	unsigned int type_count;
 	struct vgpulab_mig *mig;	/* NULL without */
 	struct vgpulab_overlay *overlay;
+	struct vgpulab_intel_admin *admin;	/* of Intel's, while its driver has it */
 
 	/* Guards everything below, and the mutable fields of this card's vGPUs. */
 	struct mutex lock;
@@ -374,6 +375,12 @@ extern struct pci_driver vgpulab_pci_driver;
 
 /* intel_functions.c */
 extern struct pci_driver vgpulab_intel_pci_driver;
+
+/* intel_admin.c */
+struct vgpulab_intel_admin;
+struct vgpulab_intel_admin *vgpulab_intel_admin_add(struct vgpulab_card *card, struct pci_dev *pdev);
+void vgpulab_intel_admin_reset(struct vgpulab_intel_admin *admin);
+void vgpulab_intel_admin_remove(struct vgpulab_intel_admin *admin);
 
 /* intel_vfio.c */
 extern struct pci_driver vgpulab_intel_vfio_driver;

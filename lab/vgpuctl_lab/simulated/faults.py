@@ -23,7 +23,13 @@ def begin(lab: LabFolder, host: str, kind: str, value: int, address: str | None)
             faults.set_on_host(machine, state, kind, value)
         _heed(lab, host, kind)
         return None
-    card = _card(machine, host, address, with_vfs=kind in faults.OF_SRIOV, of_any_vendor=kind in faults.OF_PCI)
+    card = _card(
+        machine,
+        host,
+        address,
+        with_vfs=kind in faults.OF_SRIOV,
+        of_any_vendor=kind in (*faults.OF_PCI, *faults.OF_INTEL),
+    )
     with machine.change() as state:
         faults.set_on_card(machine, state, card, kind, value)
     return card.address

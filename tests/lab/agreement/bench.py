@@ -14,7 +14,7 @@ from tests.lab_fixtures import KernelHost
 from vgpuctl import catalog
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.facts import Gpu
-from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfProfile
+from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfParams, SetVfProfile
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     CreateGpuInstance,
@@ -156,6 +156,8 @@ class Bench(ABC):
             return CreateMdev(filled["parent"], f"nvidia-{_type_id(card, filled['type'])}", _uuid(filled["uuid"]))
         if what == "delete":
             return DeleteMdev(_uuid(filled["uuid"]))
+        if what == "vf-params":
+            return SetVfParams(filled["function"], filled["params"])
         if what == "bind":
             return BindDriver(tuple(filled["functions"]), filled["driver"])
         if what == "reset":

@@ -7,13 +7,15 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.fleet_factory import a40_host, intel_vf_host, passthrough_host, vm
+from vgpuctl.agent.wire.sharing import SetVfParams
+from vgpuctl.errors import NoCapacity
 from vgpuctl.model.display import DisplayKind, DisplayRequest, VgpuDisplay, VideoModel
 from vgpuctl.model.guest_driver import GuestDriver
 from vgpuctl.model.layout import GpuLayout, GpuMatch, VgpuLayout
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vgpu_params import VgpuParams, merge_params, params_against_migration, params_text
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.planner.plan import params_of, plan_share
+from vgpuctl.planner.plan import params_of, plan_share, with_first_drivers
 from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.place import place
@@ -95,11 +97,31 @@ def test_the_host_whose_driver_goes_with_the_guest_s_is_chosen() -> None:
 
 
 @pytest.mark.parametrize("capacity", [passthrough_host(), intel_vf_host()])
-def test_a_device_that_the_guest_drives_alone_has_no_terms(capacity: HostCapacity) -> None:
+def test_a_device_that_the_guest_drives_alone_works_with_any_driver_of_the_host(capacity: HostCapacity) -> None:
     what = capacity.facts.gpus[0].sharing[0]
     here = replace(capacity, facts=replace(capacity.facts, nvidia_driver="535.54"))
     share = place(wanting(what, driver="595"), [here], []).shares[0]
-    assert plan_share(share, here.facts, UVM) == plan_share(share, here.facts)
+    assert plan_share(share, here.facts, ()) == plan_share(share, here.facts)
+
+
+TIME = (("exec_quantum_ms", "20"),)
+
+
+def test_a_vf_gets_what_its_driver_has_and_is_refused_what_it_has_not() -> None:
+    older = intel_vf_host()
+    card = older.facts.gpus[0]
+    told = "exec_quantum_ms=0,preempt_timeout_us=0,sched_priority=low,vram_quota=1073741824"
+    vfs = tuple(replace(one, vgpu_params=told) for one in card.vfs)
+    newer = replace(older, facts=replace(older.facts, gpus=(replace(card, vfs=vfs),)))
+    wanted = wanting("vf", params=TIME)
+    share = with_first_drivers(place(wanted, [newer], []).shares[0], newer.facts)
+    assert share.first_params == (("exec_quantum_ms", "0"), ("preempt_timeout_us", "0"), ("sched_priority", "low"))
+    (step,) = plan_share(share, newer.facts, TIME).steps
+    assert step == SetVfParams(share.function, "exec_quantum_ms=20")
+    assert plan_share(share, newer.facts, ()).steps == plan_share(share, newer.facts).steps == ()
+    with pytest.raises(NoCapacity) as refused:
+        place(wanted, [older], [])
+    assert "has no exec_quantum_ms" in str(refused.value.context)
 
 
 def test_parameters_as_the_driver_reads_them() -> None:

@@ -15,6 +15,7 @@ from vgpuctl.agent.facts import (
     scheduler,
     sharing,
     sriov,
+    sriov_admin,
     topology,
     vf_notes,
     vgpu_config,
@@ -252,9 +253,16 @@ class _GpuReader:
             uuid,
             holders,
             offers_types=offers_types,
-            vgpu_params=None if current is None else vgpu_params.read(host, pci.folder(address)),
+            vgpu_params=self._read_params(number, address, current),
             migration=sriov.read_migration(host, address, driver),
         )
+
+    def _read_params(self, number: int, address: str, current: Optional[str]) -> Optional[str]:
+        if current is not None:
+            return vgpu_params.read(self._host, pci.folder(address))
+        if self._function.vendor_id == pci.NVIDIA:
+            return None
+        return sriov_admin.read(self._host, self._address, number)
 
     def _read_mdevs(self, parents: Sequence[str]) -> Tuple[Mdev, ...]:
         return tuple(

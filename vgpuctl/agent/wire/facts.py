@@ -107,7 +107,7 @@ class VirtualFunction:
     problem: why it could not be read; the other fields are then no facts, and the VF counts as taken.
     offers_types: whether the driver offers vGPU types on it, by either kernel interface; None where nobody looked.
     last_use: rises over the host with every vGPU that is made, 0 for none since the VFs are there.
-    vgpu_params: of the vGPU that the VF itself carries, as for Mdev.
+    vgpu_params: of the vGPU that the VF itself carries, as for Mdev; of a VF of Intel's driver `xe`, its own.
     migration: the state of its VFIO migration, `RUNNING`, where the kernel tells it (debugfs, since Linux 6.7).
     """
 

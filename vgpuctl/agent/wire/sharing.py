@@ -115,6 +115,23 @@ class SetVfProfile:
         return "0", self.type_id
 
 
+@dataclass(frozen=True)
+class SetVfParams:
+    """Write parameters of a VF of Intel's driver `xe`, each a file of its folder `sriov_admin/vfN/profile`.
+
+    params: `exec_quantum_ms=20,sched_priority=low`; others stay as they are.
+    """
+
+    op: ClassVar[str] = "vf-params.set"
+    address: str
+    params: str
+
+    @property
+    def target(self) -> str:
+        """What the step changes, which is not the binding of the function."""
+        return f"parameters of {self.address}"
+
+
 MakeVgpu = Union[CreateMdev, SetVfProfile]
 VgpuStep = Union[CreateMdev, DeleteMdev, SetVfProfile]
 VGPU_STEPS = (CreateMdev, DeleteMdev, SetVfProfile)

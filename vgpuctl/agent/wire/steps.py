@@ -6,7 +6,7 @@ A step travels as {"op": OP, **fields}. Every step is idempotent: a second time 
 
 from typing import ClassVar, Optional, Tuple, Union
 
-from vgpuctl.agent.wire.sharing import VGPU_STEPS, VgpuStep
+from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetVfParams, VgpuStep
 from vgpuctl.agent.wire.values import dataclass
 
 
@@ -225,6 +225,7 @@ class TakeOutUplink:
 Step = Union[
     SetVirtualFunctions,
     VgpuStep,
+    SetVfParams,
     BindDriver,
     ResetFunction,
     HashRom,
@@ -244,6 +245,7 @@ Step = Union[
 STEPS = (
     SetVirtualFunctions,
     *VGPU_STEPS,
+    SetVfParams,
     BindDriver,
     ResetFunction,
     HashRom,

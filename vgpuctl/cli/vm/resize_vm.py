@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""resize-vm: other vCPUs, memory, GPUs or parameters of vGPUs for a VM."""
+"""resize-vm: other vCPUs, memory, GPUs or parameters of vGPUs and VFs for a VM."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -60,7 +60,7 @@ _JSON: "JsonOutput[JsonResize]" = JsonOutput()
     "params",
     multiple=True,
     metavar="NAME=VALUE",
-    help="All parameters of its vGPUs; `none` for those of the layout alone. May be given several times.",
+    help="All parameters of its vGPUs or VFs; `none` for those of the layout alone. May be given several times.",
 )
 @click.option("--restart", "may_restart", is_flag=True, help="Shut a running VM down, and start it in its new size.")
 @click.option("--move", "may_move", is_flag=True, help="Move it to another host when its own has no room.")
@@ -87,9 +87,10 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Change the vCPUs, memory, GPU shares or vGPU parameters of a VM. Options that you leave out change nothing.
+    """Change the vCPUs, memory, GPU shares or their parameters of a VM. Options that you leave out change nothing.
 
-    A VM that runs is shut down and started again, with --restart only. It is placed again on its host, or on another
+    Shares of an Intel card's time change while the VM runs. Else a VM that runs is shut down and started again, with
+    --restart only. It is placed again on its host, or on another
     one with --move when its own has no room. Old and new shares are held while it changes; when anything
     fails on its own host, the VM gets its old shares back and runs as it was. The same size again changes nothing.
     """

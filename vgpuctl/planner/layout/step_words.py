@@ -4,7 +4,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from vgpuctl.agent.wire.sharing import VGPU_STEPS, DeleteMdev, VgpuStep
+from vgpuctl.agent.wire.sharing import VGPU_STEPS, DeleteMdev, SetVfParams, VgpuStep
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     CreateGpuInstance,
@@ -58,6 +58,7 @@ def _uplink(step: SetUplinkBridge) -> str:
 WORDS: Mapping[type, Callable[[Any], str]] = {
     SetVirtualFunctions: lambda step: f"have {step.count} VFs on {step.address}",
     **dict.fromkeys(VGPU_STEPS, _vgpu),
+    SetVfParams: lambda step: f"set {step.params} of the VF {step.address}",
     BindDriver: lambda step: f"bind {', '.join(step.addresses)} to {step.driver or 'the driver that the kernel picks'}",
     ResetFunction: lambda step: f"reset {step.address}",
     HashRom: lambda step: f"read the ROM of {step.address}",

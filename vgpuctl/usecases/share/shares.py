@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.agent.wire.sharing import VGPU_STEPS
+from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetVfParams
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     SetHugepages,
@@ -192,6 +192,8 @@ def _targets(step: Step) -> tuple[str, ...]:
     """The object of a step: a vGPU by its device, a service or pool by its name, else functions by their addresses."""
     if isinstance(step, VGPU_STEPS):
         return (step.device,)
+    if isinstance(step, SetVfParams):
+        return (step.target,)
     if isinstance(step, SetServiceActive):
         return (step.name,)
     if isinstance(step, SetHugepages):

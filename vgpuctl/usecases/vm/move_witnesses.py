@@ -12,6 +12,8 @@ from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.vgpu_params import VgpuParams, parse_vgpu_param
 from vgpuctl.planner.moves.case import Compatibility, HostProcessor, MovedCard, MovedGpu, MoveHost
 from vgpuctl.planner.moves.rule import is_before
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.sharing.occupancy import gpu_at, vf_at
 from vgpuctl.usecases.running.services import HostSession
 
@@ -125,6 +127,8 @@ def _vgpu_of(migration: GpuMigration | None, lease: Lease) -> VgpuMigration | No
 
 def _params_of(gpu: Gpu, share: Share) -> VgpuParams | None:
     """The parameters that the driver has for a share's vGPU; none where it takes none."""
+    if kind_of(share.sharing).takes is not Takes.VGPU:
+        return ()
     mdev = next((one for one in gpu.mdevs if one.uuid == share.mdev_uuid), None)
     vf = vf_at(gpu, share.function)
     if mdev is None and vf is None:

@@ -5,6 +5,8 @@ On its host: the new shares are held by a reservation, and the VM is stopped wit
 request, NUMA nodes and leases; from then on a reservation holds the old shares. Their devices are released, the new
 ones are made, and the VM starts. A failure changes the rows back, makes the old shares again and starts the VM as it
 was. A run that is killed leaves a VM that is whole in its old or its new size, and `repair` starts it (held_shares.py).
+
+Parameters of VFs change while the VM runs: on the host first, so that a run that is killed is simply done again.
 """
 
 import contextlib
@@ -18,7 +20,7 @@ from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease, LeaseState, without_leaving
 from vgpuctl.model.plural import counted
-from vgpuctl.model.vgpu_params import VgpuParams
+from vgpuctl.model.vgpu_params import VgpuParams, change_while_used
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, in_resize
 from vgpuctl.specs.vm import check_request, list_differences
 from vgpuctl.store.store import Session
@@ -29,11 +31,19 @@ from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
 from vgpuctl.usecases.placement.reservations import used_by
 from vgpuctl.usecases.running.operations import operation, refuse_while_busy
 from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.seats.licences import take_seat
 from vgpuctl.usecases.share.held_shares import HeldFor, hold, release_held_for
 from vgpuctl.usecases.share.release import release_ended, release_leases, release_shares
 from vgpuctl.usecases.share.restore_shares import restore_shares
-from vgpuctl.usecases.share.shares import check_leases, describe_share, leases_of
+from vgpuctl.usecases.share.shares import (
+    check_leases,
+    describe_share,
+    leases_of,
+    plan_leases,
+    rehearse_steps,
+    take_steps,
+)
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
 from vgpuctl.usecases.vm.move_plan import PlannedMove, plan_move
 from vgpuctl.usecases.vm.move_vm import (
@@ -114,6 +124,17 @@ class PlannedResize:
         return self.request.vgpu_params != self.vm.request.vgpu_params
 
     @property
+    def goes_on(self) -> bool:
+        """True if a VM that runs goes on running while it changes."""
+        others = replace(self.request, vgpu_params=self.vm.request.vgpu_params)
+        return (
+            self.here is not None
+            and not (self.here.ending or self.here.beginning)
+            and others == self.vm.request
+            and change_while_used(self.vm.request.vgpu_params, self.request.vgpu_params)
+        )
+
+    @property
     def differences(self) -> list[str]:
         """One line per field that differs: `vcpus: 2 there, 4 wanted`."""
         return list_differences(self.vm.request, self.request)
@@ -134,7 +155,9 @@ class PlannedResize:
     def notes(self) -> list[str]:
         """Consequences for the VM's owner, a sentence each."""
         found = []
-        if self.is_change and self.vm.has_to_run:
+        if self.goes_on and self.vm.has_to_run:
+            found.append("it changes while it runs")
+        elif self.is_change and self.vm.has_to_run:
             found.append("it is shut down, and started again in its new size")
         numa = None if self.here is None else self.here.numa
         if numa is not None and self.vm.numa is not None and numa.has_vnuma != self.vm.numa.has_vnuma:
@@ -187,6 +210,9 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
         vm = _as_stored(services, vm)
         plan = plan_resize(services, vm, size, may_move=options.may_move)
         if not plan.is_change:
+            return plan
+        if plan.goes_on and plan.here is not None and vm.has_to_run:
+            _change_running(services, plan, plan.here, options.reason)
             return plan
         if vm.has_to_run and not options.may_restart:
             raise StateError(
@@ -263,6 +289,35 @@ def _resize_here(services: Services, plan: PlannedResize, here: NewPlace, option
         raise
     with services.store.transaction() as session:
         release_held_for(session, vm, HeldFor.RESIZE_FROM)
+
+
+def _change_running(services: Services, plan: PlannedResize, here: NewPlace, reason: str) -> None:
+    """Change the parameters of devices that a running VM keeps. Where that fails, they are as before."""
+    vm, host = plan.vm, services.host(plan.vm.host)
+    if services.rehearsal is not None:
+        rehearse_steps(services, host, here.building)
+        return
+    now = replace(vm, request=plan.request)
+
+    def put_back() -> None:
+        steps, _undo = plan_leases(vm, plan.before, host.agent.facts(), rules_of(services, vm.host))
+        take_steps(host, steps)
+
+    with Undo(services.say, subject=vm.printed_name) as undoing:
+        undoing.push("parameters of its VFs", put_back)
+        take_steps(host, here.building)
+        with services.store.transaction() as session:
+            _refuse_changed(session, plan)
+            session.set_vm_request(vm.uuid, plan.request)
+            session.add_vm_event(
+                EventKind.VM_RESIZED,
+                now,
+                reason,
+                before=sizes_of(vm, plan.before),
+                after=sizes_of(now, here.after),
+            )
+        undoing.keep()
+    services.say_done(vm.printed_name, f"changed while it runs: {', '.join(plan.differences)}")
 
 
 def _release_leaving(services: Services, plan: PlannedResize) -> None:

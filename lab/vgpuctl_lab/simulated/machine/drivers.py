@@ -92,6 +92,7 @@ class Drivers:
         for address in self._state.vfs_of(card):
             self._state.drivers.pop(address, None)
             self._state.overrides.pop(address, None)
+            self._state.vf_params.pop(address, None)
             self._state.wedged = [one for one in self._state.wedged if one != address]
             self._state.vgpus = [vgpu for vgpu in self._state.vgpus if vgpu.function != address]
         self._state.vf_counts[card.address] = count

@@ -14,6 +14,8 @@ VFS_ON_STUB, LOCK_BUSY, WEDGED = "vfs-on-stub", "lock-busy", "vf-wedged"
 OF_SRIOV = (PF_STUB, PF_UNBOUND, VFS_ON_STUB, UNREGISTERED, SILENT, "board-unknown")
 # Faults that a card of any vendor can have.
 OF_PCI = ("bar-unassigned", "reset-fails", "no-reset", "flr-fails", "config-differs", "driver-lost")
+# Faults that only Intel's cards can have.
+OF_INTEL = ("no-sriov-admin", "vf-params-refused")
 # Faults of the host that are a stopped service.
 STOPPED = {"libvirtd": usage.LIBVIRTD, "sshd": usage.SSHD}
 _FALLEN_XID, _DOUBLE_BIT_XID = 79, 48

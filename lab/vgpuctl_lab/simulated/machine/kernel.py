@@ -11,7 +11,7 @@ from vgpuctl_lab.simulated.machine import readings, rules, usage
 from vgpuctl_lab.simulated.machine.drivers import STUB, Drivers
 from vgpuctl_lab.simulated.machine.shape import DEFAULT_ORDER, MDEV, CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, State, Vgpu
-from vgpuctl_lab.simulated.machine.tree import NO_GPU_INSTANCE
+from vgpuctl_lab.simulated.machine.tree import NO_GPU_INSTANCE, PRIORITIES, VF_DEFAULTS
 
 _DEVICE = r"/sys/bus/pci/devices/([^/]+)"
 _MDEV = r"/sys/bus/mdev/devices/([^/]+)"
@@ -20,6 +20,7 @@ _NUMBER = re.compile(r"\+?(0[xX][0-9a-fA-F]+|[0-9]+)\n?")
 _PLACEMENT_KEY = re.compile(r"vgpu-placement-id=(\d+)")
 _MOST_PARAMS_BYTES = 1024
 _MOST_VFS = 0xFFFF
+_MOST_VF_PARAM = 0xFFFF_FFFF
 
 
 class SimulatedKernel:
@@ -36,6 +37,7 @@ class SimulatedKernel:
             (rf"{_DEVICE}/nvidia/current_vgpu_type", self._set_type),
             (rf"{_DEVICE}/nvidia/(gpu_instance_id|placement_id)", self._set_number),
             (rf"{_DEVICE}/nvidia/vgpu_params", self._set_params),
+            (rf"{_DEVICE}/sriov_admin/vf(\d+)/profile/(\w+)", self._set_vf_param),
             (rf"{_DEVICE}/sriov_numvfs", self._set_numvfs),
             (rf"{_DEVICE}/sriov_drivers_autoprobe", self._set_autoprobe),
             (rf"{_DEVICE}/driver_override", self._override),
@@ -166,6 +168,24 @@ class SimulatedKernel:
             self._machine.log(f"pci {function}: {current} VFs already enabled. Disable before enabling {wanted} VFs")
             refuse(errno.EBUSY)
         self._drivers.set_vfs(card, wanted)
+
+    def _set_vf_param(self, function: str, number_text: str, name: str, text: str) -> None:
+        """A number or a priority; the firmware refuses where a fault says so."""
+        card = self._card_of(function)
+        if name == "vram_quota":
+            refuse(errno.EPERM)
+        value = text.removesuffix("\n")
+        if name == "sched_priority" and value not in PRIORITIES:
+            refuse(errno.EINVAL)
+        if name != "sched_priority" and number(value) > _MOST_VF_PARAM:
+            refuse(errno.EINVAL)
+        if self._state.fault(card, "vf-params-refused"):
+            refuse(errno.EIO)
+        address = self._state.vfs_of(card)[int(number_text) - 1]
+        own = self._state.vf_params.pop(address, {}) | {name: value}
+        changed = {one: text for one, text in own.items() if text != VF_DEFAULTS[one]}
+        if changed:
+            self._state.vf_params[address] = changed
 
     def _set_autoprobe(self, function: str, text: str) -> None:
         wanted = number(text)

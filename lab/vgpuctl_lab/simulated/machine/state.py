@@ -168,6 +168,7 @@ class State:
     played_xids: how many Xids of each curve the kernel has logged.
     opened: cards that somebody has used since their driver took them.
     wedged: VFs that no VM can use any more.
+    vf_params: what Intel's driver was told of VFs, by name; it lasts as long as they do.
     reset_orders: what was written to `reset_method` of functions. roms: cards whose ROM is switched on.
     """
 
@@ -200,6 +201,7 @@ class State:
     skipped_s: float = 0.0
     wedged: list[str] = field(default_factory=list)
     reset_orders: dict[str, str] = field(default_factory=dict)
+    vf_params: dict[str, dict[str, str]] = field(default_factory=dict)
     roms: list[str] = field(default_factory=list)
     opened: list[str] = field(default_factory=list, compare=False, repr=False)
     played_xids: dict[str, int] = field(default_factory=dict, compare=False, repr=False)

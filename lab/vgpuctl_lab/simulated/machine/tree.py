@@ -57,6 +57,9 @@ FIRMWARES = {
     ),
     **_build(60, "", "OVMF_CODE_4M.fd", "OVMF_VARS_4M.fd", ["pc-i440fx-*", "pc-q35-*"], []),
 }
+INTEL_DRIVER = "xe"
+PRIORITIES = ("low", "normal", "high")
+VF_DEFAULTS = {"exec_quantum_ms": "0", "preempt_timeout_us": "0", "sched_priority": "low"}
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
 _UNKNOWN_BOARD, _FALLEN, _NO_RESET, _BAR_UNASSIGNED, _VBIOS, _OTHER_IDS = (
     "board-unknown",
@@ -316,6 +319,8 @@ def _add_vf(tree: Tree, state: State, card: CardShape, number: int, address: str
     tree[f"{folder}/numa_node"] = str(card.numa_node)
     tree[f"{folder}/reset"] = ""
     tree[f"{folder}/reset_method"] = _reset_methods(state, card, address, "flr")
+    if card.driver == INTEL_DRIVER and state.drivers.get(card.address) == INTEL_DRIVER:
+        _add_sriov_admin(tree, state, card, number, address)
     if state.drivers.get(address) != rules.DRIVER or card.address in state.unregistered:
         return
     if card.interface == MDEV_VF:
@@ -323,6 +328,19 @@ def _add_vf(tree: Tree, state: State, card: CardShape, number: int, address: str
     elif card.interface == VF_PROFILE:
         tree[f"{folder}/vfio-dev/vfio{card.group(number)}/dev"] = ""
         _add_profile(tree, state, card, address, ruling)
+
+
+def _add_sriov_admin(tree: Tree, state: State, card: CardShape, number: int, address: str) -> None:
+    """What the driver xe of Linux 7.0 tells of a VF (reference open-gpus, 6.1); each has a part of the memory."""
+    if state.fault(card, "no-sriov-admin"):
+        return
+    folder = f"{card.folder(card.address)}/sriov_admin/vf{number + 1}/profile"
+    values = VF_DEFAULTS | state.vf_params.get(address, {})
+    chosen = values["sched_priority"]
+    tree[f"{folder}/exec_quantum_ms"] = values["exec_quantum_ms"]
+    tree[f"{folder}/preempt_timeout_us"] = values["preempt_timeout_us"]
+    tree[f"{folder}/sched_priority"] = " ".join(f"[{one}]" if one == chosen else one for one in PRIORITIES)
+    tree[f"{folder}/vram_quota"] = str((card.memory_mib << 20) // state.vf_counts[card.address])
 
 
 def _add_types(tree: Tree, card: CardShape, function: str, ruling: rules.Ruling) -> None:

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A VM's share of an Intel card's time changes while it runs, and its VF is as before when it is deleted."""
+
+from collections.abc import Iterator
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, SIZE, operator
+from tests.lab.simulated_fixtures import machine
+
+__all__ = ["operator"]
+
+FLEET = (1, "flex-170+a40")
+HOST = "sim-001"
+QUANTUM = ("--vgpu-param", "exec_quantum_ms=20")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(operator: Operator, fleet: lab.LabFolder) -> Iterator[None]:
+    """Every test ends with nothing to repair, and the driver has its own values for every VF."""
+    yield
+    lab.faults.clear(HOST, folder=fleet)
+    operator.delete_all_vms()
+    assert operator.json("repair") == []
+    assert machine(fleet, HOST).state().vf_params == {}
+
+
+def _params(operator: Operator) -> str | None:
+    (found,) = operator.json("show-vm", "web", *ACME)["vgpu_params"]
+    assert found is None or isinstance(found, str)
+    return found
+
+
+def test_a_running_vm_gets_another_share_of_time_and_gives_it_back(operator: Operator) -> None:
+    (dry,) = operator.json("create-vm", "web", *ACME, *SIZE, "--gpu", "vf", *QUANTUM, "--dry-run")
+    assert [(one["op"], one["params"]) for one in dry["steps"]] == [("vf-params.set", "exec_quantum_ms=20")]
+    operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "vf", *QUANTUM)
+    assert _params(operator) == "exec_quantum_ms=20"
+    wanted = ("resize-vm", "web", *ACME, "--vgpu-param", "exec_quantum_ms=40", "--vgpu-param", "sched_priority=high")
+    planned = operator.json(*wanted, "--dry-run")
+    assert planned["changed"] is False and planned["notes"] == ["it changes while it runs"]
+    assert [one["params"] for one in planned["steps"]] == ["exec_quantum_ms=40,sched_priority=high"]
+    assert _params(operator) == "exec_quantum_ms=20", "a dry run changed the VF"
+    assert "changed while it runs" in operator.does(*wanted).err
+    assert _params(operator) == "exec_quantum_ms=40,sched_priority=high"
+    assert operator.json(*wanted)["changed"] is False
+    (event,) = [one for one in operator.json("list-events") if one["kind"] == "vm-resized"]
+    assert event["before"]["vgpu_params"] == ["exec_quantum_ms=20"]
+    assert _params(operator) == "exec_quantum_ms=40,sched_priority=high"
+    operator.does("resize-vm", "web", *ACME, "--vgpu-param", "none")
+    assert _params(operator) is None
+    kinds = [one["kind"] for one in operator.json("list-events") if one["kind"].startswith("vm-")]
+    assert sorted(kinds) == ["vm-created", "vm-resized", "vm-resized"], "it was never stopped"
+
+
+def test_a_vf_that_was_kept_and_one_that_a_reboot_took_are_told_again(operator: Operator, fleet: lab.LabFolder) -> None:
+    operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "vf", *QUANTUM)
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0", "--hold", "keep")
+    operator.does("resize-vm", "web", *ACME, "--vgpu-param", "exec_quantum_ms=5")
+    operator.does("start-vm", "web", *ACME)
+    assert _params(operator) == "exec_quantum_ms=5"
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0", "--hold", "keep")
+    lab.simulated.reboot(HOST, folder=fleet)
+    assert machine(fleet, HOST).state().vf_params == {}
+    operator.does("start-vm", "web", *ACME)
+    assert _params(operator) == "exec_quantum_ms=5"
+    operator.does("resize-vm", "web", *ACME, "--vgpu-param", "none")
+    assert _params(operator) is None, "the driver's own values are those from before the VM"
+
+
+def test_what_the_firmware_refuses_changes_nothing(operator: Operator, fleet: lab.LabFolder) -> None:
+    operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "vf", *QUANTUM)
+    lab.faults.begin(HOST, "vf-params-refused", card=_card(operator), folder=fleet)
+    refused = operator.is_refused("resize-vm", "web", *ACME, "--vgpu-param", "exec_quantum_ms=40")
+    assert "firmware" in refused["message"]
+    shown = operator.json("show-vm", "web", *ACME)
+    assert shown["vm"]["request"]["vgpu_params"] == [["exec_quantum_ms", "20"]]
+    assert _params(operator) == "exec_quantum_ms=20"
+
+
+REFUSED = {
+    "a vGPU": ("A40-8Q", "exec_quantum_ms=20", "is for VFs"),
+    "a VF": ("vf", "frame_rate_limiter=0", "is for vGPUs"),
+    "a word": ("vf", "exec_quantum_ms=fast", "a whole number"),
+    "a negative number": ("vf", "preempt_timeout_us=-1", "a whole number"),
+    "too large": ("vf", "exec_quantum_ms=4294967296", "up to 4294967295"),
+    "no priority": ("vf", "sched_priority=urgent", "low, normal, high"),
+    "memory": ("vf", "vram_quota=4GiB", "exec_quantum_ms"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_the_share_cannot_have_is_refused(operator: Operator, case: str) -> None:
+    gpu, param, words = REFUSED[case]
+    refused = operator.is_refused("create-vm", "web", *ACME, *SIZE, "--gpu", gpu, "--vgpu-param", param)
+    assert words in f"{refused['message']} {refused['hint']}"
+
+
+def test_a_driver_without_them_is_no_place(operator: Operator, fleet: lab.LabFolder) -> None:
+    operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "vf")
+    lab.faults.begin(HOST, "no-sriov-admin", card=_card(operator), folder=fleet)
+    operator.does("list-gpus", "--refresh")
+    refused = operator.is_refused("resize-vm", "web", *ACME, *QUANTUM)
+    assert "its driver xe has no exec_quantum_ms" in str(refused)
+    assert "vgpu-params" in operator.run("explain-vm", "other", *ACME, *SIZE, "--gpu", "vf", *QUANTUM).out
+
+
+def _card(operator: Operator) -> str:
+    (lease,) = operator.json("show-vm", "web", *ACME)["leases"]
+    return str(lease["share"]["gpu"])

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a VF gets of its card by Intel's driver `xe`: its folder `sriov_admin` (reference open-gpus, 6.1).
+
+Source: Linux Documentation/ABI/testing/sysfs-driver-intel-xe-sriov; the folder is there since Linux 6.19, `vram_quota`
+since 7.0 and on discrete cards alone.
+"""
+
+import re
+from typing import Dict, Optional
+
+from vgpuctl.agent.facts import pci
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
+
+PRIORITY = "sched_priority"
+SETTABLE = ("exec_quantum_ms", "preempt_timeout_us", PRIORITY)
+_READ = (*SETTABLE, "vram_quota")
+_CHOSEN = re.compile(r"\[(\w{1,40})\]")
+_DIFFER = ("EUCLEAN",)
+"""A card's tiles have different values, which the driver does not tell as one."""
+
+
+def folder(physical: str, number: int) -> str:
+    """Return the folder of a VF's parameters. number: of its link `virtfnN`; the driver counts from 1."""
+    return f"{pci.folder(physical)}/sriov_admin/vf{number + 1}/profile"
+
+
+def read(host: Host, physical: str, number: int) -> Optional[str]:
+    """Return `exec_quantum_ms=20,preempt_timeout_us=0,sched_priority=low`, None where the driver has no such folder."""
+    values = read_values(host, physical, number)
+    return write(values) if values else None
+
+
+def read_values(host: Host, physical: str, number: int) -> Dict[str, str]:
+    """Return the parameters that the driver has for a VF, by name; `differs` for one that the tiles do not agree on."""
+    found = {}
+    for name in _READ:
+        try:
+            text = host.read_optional(f"{folder(physical, number)}/{name}")
+        except Problem as problem:
+            if problem.errno not in _DIFFER:
+                raise
+            text = "differs"
+        if text is not None:
+            chosen = _CHOSEN.search(text) if name == PRIORITY else None
+            found[name] = chosen[1] if chosen else text.strip()[:40]
+    return found
+
+
+def write(values: Dict[str, str]) -> str:
+    """Write parameters as one text."""
+    return ",".join(f"{name}={value}" for name, value in sorted(values.items()))
+
+
+def split(text: str) -> Dict[str, str]:
+    """Read what `write` writes. Raises Problem `bad-params`."""
+    pairs = [one.partition("=") for one in text.split(",")]
+    if not all(name in SETTABLE and value for name, _, value in pairs):
+        raise Problem(ProblemCode.BAD_PARAMS, f"{text[:200]!a} is no list of parameters of a VF")
+    return {name: value for name, _, value in pairs}

@@ -6,6 +6,7 @@ names of the hosts need none of it.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -16,6 +17,7 @@ from vgpuctl.inventory.ansible_source import InventoryReader, read_by_ansible
 from vgpuctl.inventory.tree import Group, InventoryTree, TreeHost, VariableSet
 from vgpuctl.inventory.variable_files import BESIDE, VariableFiles
 from vgpuctl.model.host_target import HostTarget
+from vgpuctl.model.move_link import comparable_address
 
 if TYPE_CHECKING:
     from vgpuctl.model.fencing import Fencing
@@ -115,8 +117,8 @@ class Inventory:
     def require_readable(self, hosts: Iterable[str]) -> None:
         """Raise InventoryError for the first of these hosts with a variable that cannot be used."""
         for host in hosts:
-            for read in (self.target, *self._readers):
-                read(host)
+            self.target(host)
+            self.verify(host)
 
     def groups_of(self, host: str) -> tuple[str, ...]:
         """Names of the groups a host is in, directly or through their children, without `all`; sorted."""
@@ -196,10 +198,45 @@ class Inventory:
 
         return self._read_once(host, MOVES_VARIABLE, move_link_of)
 
+    def move_address(self, host: str) -> str:
+        """Address or name by which other hosts reach one for moves: the one of `vgpu_moves`, else that of its login.
+
+        Raises InventoryError that names both hosts when another one that takes part in moves has the same: QEMU there
+        would get the VM. Only hosts that declare none may share the address of their login, for ports of SSH.
+        """
+        link = self.move_link(host)
+        address = link.address or self.target(host).address
+        sharing = self._declaring_moves.get(comparable_address(address), {}) if link.network is not None else {}
+        others = [name for name, declared in sharing.items() if name != host and (declared or link.address)]
+        if others:
+            from vgpuctl.specs.moves import MOVES_VARIABLE
+
+            origin = self._merged(self._host(host)).origins[MOVES_VARIABLE]
+            raise InventoryError(
+                f"{origin}: hosts {host} and {others[0]} have the same address for moves, {address}:"
+                " a VM would go to the wrong one",
+                hint=f"give each of them an `address` of its own in {MOVES_VARIABLE} of its host_vars (docs/moves.md)",
+            )
+        return address
+
+    @cached_property
+    def _declaring_moves(self) -> Mapping[str, Mapping[str, bool]]:
+        """By address for moves the hosts that have it, and whether they declare it. Unreadable ones are left out."""
+        found: dict[str, dict[str, bool]] = {}
+        for name in self.hosts():
+            try:
+                link = self.move_link(name)
+                address = link.address or self.target(name).address
+            except InventoryError:  # told where that host is asked for
+                continue
+            if link.network is not None:
+                found.setdefault(comparable_address(address), {})[name] = link.address is not None
+        return found
+
     @property
     def _readers(self) -> "tuple[Callable[[str], object], ...]":
         """What reads each variable of ours."""
-        return (self.layout, self.constraints, self.health_policy, self.fencing, self.move_link)
+        return (self.layout, self.constraints, self.health_policy, self.fencing, self.move_address)
 
     def verify(self, host: str) -> None:
         """Read all that vgpuctl takes from a host's variables. Raises InventoryError for what cannot be used."""

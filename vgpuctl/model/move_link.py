@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass
 from enum import StrEnum
+from ipaddress import ip_address
 
 
 class MoveNetwork(StrEnum):
@@ -30,3 +31,20 @@ class MoveLink:
 
 
 NO_MOVE_LINK = MoveLink()
+
+
+def comparable_address(text: str) -> str:
+    """Return an address in its short form, or a name in lower case: equal ones lead to the same host."""
+    try:
+        return ip_address(text).compressed
+    except ValueError:
+        return text.lower().rstrip(".")
+
+
+def leads_back(text: str) -> bool:
+    """True for an address or name by which every host reaches itself, or none: localhost, 127.0.0.1, 0.0.0.0."""
+    try:
+        address = ip_address(text)
+    except ValueError:
+        return comparable_address(text) == "localhost"
+    return address.is_loopback or address.is_unspecified or address.is_multicast

@@ -4,7 +4,7 @@
 import re
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.move_link import MoveLink, MoveNetwork
+from vgpuctl.model.move_link import MoveLink, MoveNetwork, leads_back
 from vgpuctl.specs.field import Choice, Field, Table, Text, Whole
 
 MOVES_VARIABLE = "vgpu_moves"
@@ -16,6 +16,11 @@ def _parse_address(text: str, /, *, what: str) -> str:
     if _ADDRESS.fullmatch(text) is None:
         raise UsageError(
             f"{what}: {text[:80]!a} is no address of a host", hint="write a name or an address: 10.0.0.7, fd00::7"
+        )
+    if leads_back(text):
+        raise UsageError(
+            f"{what}: by {text} no host reaches another one",
+            hint="write the address of the network for moves: 10.0.0.7",
         )
     return text
 

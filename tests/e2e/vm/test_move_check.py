@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """move-vm --check and explain-vm --move say how a VM can go to each other host, and write nothing."""
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
@@ -174,6 +176,27 @@ def test_a_whole_card_goes_cold_to_an_equal_one_and_is_bound_without(operator: O
     for kind, codes in _verdicts(found[0]).values():
         assert (kind, codes[0]) == ("pinned", "no-equal-card")
     operator.does("delete-vm", "whole", "part-0", "part-1", *ACME, *WITHOUT_WAITING)
+
+
+def test_two_hosts_with_one_address_for_moves_take_no_vm_live(operator: Operator, web: str) -> None:
+    first, second = sorted({"sim-001", "sim-002", "sim-003"} - {web})
+    folder = operator.inventory.parent / "host_vars"
+    folder.mkdir()
+    for name in (first, second):
+        link = {"network": "trusted", "address": "10.0.8.1"}
+        (folder / f"{name}.yml").write_text(yaml.safe_dump({"vgpu_moves": link}))
+    try:
+        found = operator.json("move-vm", "web", *ACME, "--check")
+        assert _verdicts(found) == dict.fromkeys((first, second), ("cold", ["move-network"]))
+        limit = found["verdicts"][0]["verdict"]["limits"][0]
+        assert f"hosts {first} and {second} have the same address for moves" in limit["limit"]
+        assert "an `address` of each that no other host has" in limit["remedy"]
+        assert f"{first} and {second}" in str(operator.is_refused("move-vm", "web", *ACME, "--live-only")["context"])
+        checked = operator.run("check-hosts")
+        assert f"hosts {first} and {second} have the same address" in checked.err
+        assert f"hosts {second} and {first} have the same address" in checked.err
+    finally:
+        shutil.rmtree(folder)
 
 
 def test_its_own_host_is_no_host_to_move_to(operator: Operator, web: str) -> None:

@@ -71,12 +71,13 @@ def test_apply_hosts_gives_qemu_certificates_without_which_no_vm_moves_live(flee
     assert "for moves" not in operator.run("plan-hosts", "--no-boot").out
 
     assert _limit(fleet) == ([], "")
-    moves = operator.inventory / "group_vars" / "all.yml"
-    moves.write_text(yaml.safe_dump({"vgpu_moves": {"network": "tls", "address": "10.9.9.9"}}))
+    moves = operator.inventory / "host_vars" / "sim-002.yml"
+    own = moves.read_text()
+    moves.write_text(own + yaml.safe_dump({"vgpu_moves": {"network": "tls", "address": "10.9.9.9"}}))
     codes, text = _limit(fleet)
     assert codes == ["move-certificates"] and "sim-002: QEMU's certificate in /etc/pki/qemu is for sim-002, " in text
     assert "127.0.0.1, and not for 10.9.9.9" in text
-    moves.write_text(yaml.safe_dump({"vgpu_moves": {"network": "tls"}}))
+    moves.write_text(own)
     codes, text = _limit(fleet, after_s=YEARS_S)
     assert codes == ["move-certificates"] and "QEMU's certificate in /etc/pki/qemu ended on" in text
     assert operator.json("move-vm", "web", *ACME, "--live-only")["to"] == "sim-002"

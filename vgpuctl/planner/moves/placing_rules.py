@@ -87,7 +87,8 @@ PLACING_RULES = (
     _placing("host-parts", "see `vgpuctl check-hosts {there.name}`", "what the guest needs of its host"),
     MoveRule(
         "move-network", _LIVE, "{found}",
-        "give {here.name} and {there.name} a `network` in `vgpu_moves` of the inventory: trusted, or tls",
+        "correct `vgpu_moves` of {here.name} and {there.name} in the inventory: the same `network` (trusted or tls), "
+        "and an `address` of each that no other host has",
         "the network for moves between {here.name} and {there.name}", _OURS, whole(_looked("move-network")),
     ),
     MoveRule(

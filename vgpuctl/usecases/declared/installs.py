@@ -77,7 +77,8 @@ def certificates_of(services: Services, host: str, layout: HostLayout, fleet: Fl
     """The host's certificates for OVN's databases and for moves, where those use TLS and we are the authority.
 
     They are installed before the host is planned. If another host has the name in OVN, none is issued for OVN: the plan
-    has an obstacle. Raises UsageError for a name that no chassis may have.
+    has an obstacle. Raises UsageError for a name that no chassis may have, and InventoryError for an address for moves
+    that another host has too.
     """
     yield from _ovn_certificate(services, host, layout, fleet)
     link = services.inventory.move_link(host)
@@ -85,7 +86,7 @@ def certificates_of(services: Services, host: str, layout: HostLayout, fleet: Fl
         return
     authority = services.move_authority
     if authority is not None:
-        names = dict.fromkeys((host, link.address or services.inventory.target(host).address))
+        names = dict.fromkeys((host, services.inventory.move_address(host)))
         issued = authority.issue(host, tuple(names))
         yield _certificate(services, host, f"certificate of {host} for moves of VMs", issued, is_for_moves=True)
 

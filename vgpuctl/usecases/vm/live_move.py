@@ -53,7 +53,8 @@ _LONGEST_WAIT_S = 3600.0
 def link_between(services: Services, source: str, target: str) -> tuple[MoveLink, str]:
     """How a VM moves from one host to another, and the target's address for it.
 
-    Raises StateError for hosts whose inventory declares no network for moves, or two different kinds.
+    Raises StateError for hosts whose inventory declares no network for moves, or two different kinds, and
+    InventoryError for a target whose address for moves another host has too.
     """
     links = {name: services.inventory.move_link(name) for name in (source, target)}
     for name, link in links.items():
@@ -69,8 +70,7 @@ def link_between(services: Services, source: str, target: str) -> tuple[MoveLink
             hint="declare the same `network` in `vgpu_moves` of both",
         )
     limits = [one.bandwidth_mbps for one in links.values() if one.bandwidth_mbps is not None]
-    address = there.address or services.inventory.target(target).address
-    return replace(there, bandwidth_mbps=min(limits, default=None)), address
+    return replace(there, bandwidth_mbps=min(limits, default=None)), services.inventory.move_address(target)
 
 
 def carry_out_live(services: Services, plan: PlannedMove, *, reason: str, max_downtime_s: float | None) -> MovedLive:

@@ -131,8 +131,7 @@ def without_certificates(services: Services, source: str, target: str) -> str | 
     """
     with services.store.reading() as session:
         known = {name: session.facts(name) for name in (source, target)}
-    link = services.inventory.move_link(target)
-    address = {target: link.address or services.inventory.target(target).address}
+    address = {target: services.inventory.move_address(target)}
     found = []
     for name, one in known.items():
         there = None if one is None else one.facts.move_certificates

@@ -17,7 +17,8 @@ SEEDED = (*SIZE, "--hostname", "h")
 
 def trust_network(operator: Operator, **link: object) -> None:
     """Declare that all hosts trust their network with live moves; link: more of `vgpu_moves`."""
-    folder = operator.inventory.parent / "group_vars"
+    at = operator.inventory
+    folder = (at if at.is_dir() else at.parent) / "group_vars"
     folder.mkdir(exist_ok=True)
     (folder / "all.yml").write_text(yaml.safe_dump({"vgpu_moves": {"network": "trusted", **link}}))
 

@@ -2,12 +2,12 @@
 """Every dry run is followed by the run: both must end alike, and leave the same in the store.
 
 Generated cases on five simulated hosts (VFs, mdevs, whole cards, MIG): VMs one by one and as gangs, tenants' files,
-moves, drains, starts, resizes, preemption, GPUs that are attached and detached, VMs that are restored and deleted,
-under quotas that change, with reservations and VMs that wait in the queue. Compared are the exit code, the refusal with
-its lines, what a drain says of each VM, and what is in the store afterwards (after the dry run, before that is
-forgotten): each VM's host, NUMA nodes and state, its GPUs, functions and types, addresses, volumes, reservations,
-networks, quotas and the queue. The use cases run in this process. Each case is tried on what the cases before it
-left; now and then VMs are deleted. A dry run may change no row.
+moves and drains, live where that can be, starts, resizes, preemption, GPUs that are attached and detached, VMs that
+are restored and deleted, under quotas that change, with reservations and VMs that wait in the queue. Compared are the
+exit code, the refusal with its lines, what a drain says of each VM, and what is in the store afterwards (after the dry
+run, before that is forgotten): each VM's host, NUMA nodes and state, its GPUs, functions and types, addresses, volumes,
+reservations, networks, quotas and the queue. The use cases run in this process. Each case is tried on what the cases
+before it left; now and then VMs are deleted. A dry run may change no row.
 
 The last line of stdout is JSON: the cases by kind and by how they ended, and the differences. The exit code is 1 with a
 difference. Run it with `python -m tests.proof.dry_runs [--cases 1000] [--seed 1] [--postgresql]`.
@@ -26,6 +26,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from tests.e2e.small_vms import trust_network
 from tests.proof.dry_run_cases import CASES, HOSTS, TENANTS, DryRunCases, ending
 from tests.proof.fleet import LAYOUTS, ProofFleet
 from tests.proof.kill_test import databases
@@ -107,6 +108,7 @@ def _prove(cases: int, seed: int, database: str | None) -> dict[str, Any]:
             fleet.declare(LAYOUTS["sim_004"][3], LAYOUTS["sim_005"][1])
             fleet.operator.does("apply-hosts", "--no-boot", "--reset", "--limit", "sim-004,sim-005")
             fleet.operator.does("list-gpus", "--refresh")
+            trust_network(fleet.operator)
             proof = DryRuns(fleet, random.Random(seed))
             proof.run(cases)
         finally:

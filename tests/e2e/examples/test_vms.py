@@ -87,7 +87,7 @@ SCENES: dict[str, Scene] = {
     ),
     "suspend-vm": scene(
         Run("acme/web-1: suspended, shares kept", then={"show-vm acme/web-1": "suspended"}),
-        Run("acme/web-2: stopped, shares released", then={"show-vm acme/web-2": "suspended"}),
+        Run("acme/web-2: suspended, shares released", then={"show-vm acme/web-2": "suspended"}),
         first=(WEB_1, WEB_2),
     ),
     "resume-vm": scene(

@@ -51,6 +51,12 @@ def test_a_running_vm_moves_with_everything_and_is_never_stopped(
     uuid, source = made["vm"]["uuid"], made["vm"]["host"]
     planned = operator.json(*MOVE, "--dry-run")
     assert (planned["from"], planned["way"], planned["downtime_s"]) == (source, "live", None)
+    said = operator.does(*MOVE, "--dry-run").err
+    assert (f"to {planned['to']} while it runs" in said, "stopped" in said, "running on" in said) == (
+        True,
+        False,
+        False,
+    )
     moved = operator.json(*MOVE, "--to", planned["to"], "--reason", "new fans")
     target = moved["to"]
     assert (moved["way"], target) == ("live", planned["to"])

@@ -86,8 +86,13 @@ def test_a_closed_host_blocks_and_comes_last(operator: Operator, web: str) -> No
         said = operator.does("move-vm", "web", *ACME, "--check")
         assert [line.split()[:2] for line in said.out.splitlines()[2:4]] == [[second, "live"], [first, "blocked"]]
         assert f"vgpuctl uncordon-host {first}" in said.out and "not looked at" not in said.out
+        operator.does("cordon-host", second, "--reason", "new fans")
+        for more in ((), ("--dry-run",)):
+            refused = operator.run("move-vm", "web", *ACME, *more)
+            assert (refused.code, "new fans" in refused.err, "moves cold" in refused.err) == (5, True, False)
     finally:
         operator.does("uncordon-host", first)
+        operator.run("uncordon-host", second)
 
 
 def test_a_named_host_without_room_is_read_again(operator: Operator, web: str, tmp_path: Path) -> None:

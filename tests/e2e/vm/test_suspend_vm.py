@@ -101,7 +101,7 @@ def test_nothing_but_its_end_happens_to_a_suspended_vm(operator: Operator, fleet
         said = operator.is_refused(*refused)
         assert "it is suspended, and must go on as it was" in said["message"], refused
         assert "vgpuctl resume-vm acme/web" in said["hint"], refused
-    operator.does("stop-vm", "web", *ACME, "--hold", "release")
+    assert "suspended, shares released" in operator.does("stop-vm", "web", *ACME, "--hold", "release").err
     (listed,) = operator.json("list-vms")
     assert (listed["vm"]["problem"], listed["leases"]) == ("is suspended to disk", [])
     operator.does("start-vm", "web", *ACME, "--discard-state")

@@ -123,14 +123,15 @@ def _as_released(services: Services, host: HostSession, leases: Sequence[Lease])
     remember_facts(services, host)
 
 
-def as_off(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+def as_off(services: Services, vm: Vm, leases: Sequence[Lease], text: str = "") -> None:
     """In a dry run that goes on: from now on the facts of a VM's host are read as after its guest's end.
 
+    text: the change that is left out, by default that the domain is ended.
     Raises HostError and GuestError where the host or its libvirt does not answer.
     """
     released = [footprint_of_vm(vm, leases)]
     services.leave_out(
-        vm.host, f"end domain {vm.domain_name}", lambda facts: with_guests_off(facts, {vm.uuid}, released)
+        vm.host, text or f"end domain {vm.domain_name}", lambda facts: with_guests_off(facts, {vm.uuid}, released)
     )
 
 

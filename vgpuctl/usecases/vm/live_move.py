@@ -10,9 +10,11 @@ A run that dies leaves a VM whose problem names the other host; live_move_end.py
 import contextlib
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.steps import Step
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.domain.moved import copied_disks, moved_xml
 from vgpuctl.guests.facts.domain_facts import DomainState
@@ -20,6 +22,7 @@ from vgpuctl.guests.libvirtd.migration import Migrated, Migration, MigrationOrde
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.move_link import MoveLink, MoveNetwork
+from vgpuctl.model.network import Attachment
 from vgpuctl.model.vm import Vm, VmState, moves_live_to
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.carried_state import CarriedState, add_loss, state_after_failure
@@ -33,7 +36,8 @@ from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.share.cpu_pins import floating_on
 from vgpuctl.usecases.share.health_gate import refuse_sick
 from vgpuctl.usecases.share.held_shares import HeldFor, hold, release_held_for
-from vgpuctl.usecases.share.shares import build_shares, check_leases, leases_of, plan_leases
+from vgpuctl.usecases.share.release import as_off, release_ended
+from vgpuctl.usecases.share.shares import build_shares, check_leases, leases_of, plan_leases, rehearse_steps
 from vgpuctl.usecases.vm.live_move_end import (
     MovedLive,
     Whereabouts,
@@ -73,8 +77,10 @@ def link_between(services: Services, source: str, target: str) -> tuple[MoveLink
     return replace(there, bandwidth_mbps=min(limits, default=None)), services.inventory.move_address(target)
 
 
-def carry_out_live(services: Services, plan: PlannedMove, *, reason: str, max_downtime_s: float | None) -> MovedLive:
-    """Move a running VM as planned, within the operation that planned it.
+def carry_out_live(
+    services: Services, plan: PlannedMove, *, reason: str, max_downtime_s: float | None
+) -> MovedLive | None:
+    """Move a running VM as planned, within the operation that planned it. None in a dry run, where nothing is verified.
 
     Raises the errors of both hosts, after which the VM runs where it was, or `repair` finds out where it runs.
     """
@@ -87,6 +93,9 @@ def carry_out_live(services: Services, plan: PlannedMove, *, reason: str, max_do
         services.say(f"{vm.printed_name}: moves from {vm.host} to {target} while it runs")
         moved = replace(vm, request=plan.wanted, host=target, numa=plan.placement.numa)
         leases = leases_of(moved, plan.placement)
+        if services.goes_on:
+            _rehearse(services, plan, moved, leases, reason)
+            return None
         stayed: list[CarriedState] = []
         undoing = Undo(services.say, subject=vm.printed_name, settle=lambda undo: _settle(services, vm, undo, stayed))
         with services.store.reading() as session:
@@ -113,6 +122,23 @@ def carry_out_live(services: Services, plan: PlannedMove, *, reason: str, max_do
         if interrupted is not None:
             raise interrupted
         return done
+
+
+def _rehearse(services: Services, plan: PlannedMove, moved: Vm, leases: Sequence[Lease], reason: str) -> None:
+    """In a dry run that goes on: the checks of a live move and its change of the store, as if all went well."""
+    vm, here, there = plan.vm, services.host(plan.vm.host), services.host(moved.host)
+    with services.store.reading() as session:
+        old = session.leases(vm_uuid=vm.uuid)
+    _begin(services, vm, moved.host, leases)
+    parts = _look(services, plan, moved, leases)
+    rehearse_steps(services, there, parts.steps)
+    as_off(services, vm, old, f"move domain {vm.domain_name} to {moved.host} while it runs")
+    volumes = [replace(one, way=VolumeWay.SHARED) for one in plan.volumes]  # as if all were there already
+    change_host(services, vm, moved, volumes, parts.leases, None, reason)
+    release_ended(services, here, old)
+    with services.store.transaction() as session:
+        release_held_for(session, moved, HeldFor.MOVE_FROM)
+        note_settled(session, moved, None)
 
 
 @contextlib.contextmanager
@@ -150,11 +176,20 @@ def _settle(services: Services, vm: Vm, undoing: Undo, stayed: Sequence[CarriedS
         session.add_vm_event(EventKind.VM_MOVE_ENDED, vm, detail, before={}, after={"host": vm.host})
 
 
-def _prepare(
-    services: Services, plan: PlannedMove, moved: Vm, leases: Sequence[Lease], undoing: Undo
-) -> MigrationOrder:
-    """Make the devices and volumes of a VM on its new host, and the XML with which it goes on there."""
-    vm, here, there = plan.vm, services.host(plan.vm.host), services.host(moved.host)
+@dataclass(frozen=True)
+class _Parts:
+    """What a VM gets on its new host. steps, undo: for the devices of its leases."""
+
+    leases: Sequence[Lease]
+    facts: HostFacts
+    attachments: Sequence[Attachment]
+    steps: Sequence[Step]
+    undo: Sequence[Step]
+
+
+def _look(services: Services, plan: PlannedMove, moved: Vm, leases: Sequence[Lease]) -> _Parts:
+    """Look at the new host once more. Raises what speaks against the VM there."""
+    there = services.host(moved.host)
     facts, health = there.agent.facts_and_health()
     leases = check_leases(leases, facts, rules_of(services, moved.host))
     refuse_sick(services, there, leases, health)
@@ -163,7 +198,17 @@ def _prepare(
     guest.check_parts(moved, facts, attachments)
     guest.refuse_other_domain(there, moved)
     steps, undo = plan_leases(moved, leases, facts, rules_of(services, moved.host))
-    build_shares(there, steps, undo, undoing)
+    return _Parts(leases, facts, attachments, steps, undo)
+
+
+def _prepare(
+    services: Services, plan: PlannedMove, moved: Vm, leases: Sequence[Lease], undoing: Undo
+) -> MigrationOrder:
+    """Make the devices and volumes of a VM on its new host, and the XML with which it goes on there."""
+    vm, here, there = plan.vm, services.host(plan.vm.host), services.host(moved.host)
+    looked = _look(services, plan, moved, leases)
+    leases, facts, attachments = looked.leases, looked.facts, looked.attachments
+    build_shares(there, looked.steps, looked.undo, undoing)
     images = images_on(services, there, moved, remember=True)
     undoing.push("volumes", lambda: drop_copies(services, vm, [moved.host]))
     volumes, paths = make_volumes_there(services, here, there, plan.volumes, images.base)

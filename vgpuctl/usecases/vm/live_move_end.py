@@ -184,7 +184,8 @@ def change_host(
         after = {**values_of(moved, leases, VmState.RUNNING), "host": moved.host, **_measured(migrated)}
         before = {**values_of(vm, old), "host": vm.host}
         session.add_vm_event(EventKind.VM_MOVED_LIVE, moved, reason, before=before, after=after)
-    services.say(f"{vm.printed_name}: is on {moved.host} now{_halted(migrated)}")
+    if not services.goes_on:
+        services.say(f"{vm.printed_name}: is on {moved.host} now{_halted(migrated)}")
 
 
 def _measured(migrated: Migrated | None) -> dict[str, float]:

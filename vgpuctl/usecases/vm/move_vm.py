@@ -121,10 +121,10 @@ def move_vm(
             vm = session.vm(vm.request.tenant, vm.request.name) or vm
     with operation(services, "move-vm", replace(vm, uuid=move_subject(vm))):
         way = choose_way(services, vm, options, to, gpus)
+        plan = plan_move(services, vm, to=way.to, gpus=gpus)
         if way.against is not None and services.inventory.move_link(vm.host).network is not None:
             services.say(f"{vm.printed_name}: moves cold: {way.against}")
-        plan = plan_move(services, vm, to=way.to, gpus=gpus)
-        if way.kind is MoveKind.LIVE and not services.goes_on:
+        if way.kind is MoveKind.LIVE:
             limit_s = options.max_downtime_s or vm.request.max_downtime_s
             moved = carry_out_live(services, plan, reason=options.reason, max_downtime_s=limit_s)
             return DoneMove(plan, way, moved)

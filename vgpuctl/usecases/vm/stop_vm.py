@@ -91,7 +91,8 @@ def stop_vm(
                 after = values_of(vm, left, VmState.STOPPED)
                 detail = how.problem or ("forced off" if how.timeout_s is None else "")
                 session.add_vm_event(EventKind.VM_STOPPED, vm, detail, before=values_of(vm, leases), after=after)
-            services.say(f"{vm.printed_name}: stopped, shares {'released' if how.releases else 'kept'}")
+            ended = "suspended" if vm.is_suspended else "stopped"
+            services.say(f"{vm.printed_name}: {ended}, shares {'released' if how.releases else 'kept'}")
         ends_at = kept_until if changed else vm.ends_at
         return replace(vm, state=VmState.STOPPED, ends_at=ends_at), changed
 

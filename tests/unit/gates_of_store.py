@@ -32,7 +32,7 @@ STORE = [
         "usecases/vm/preemption_notice.py:notice_to",
         "usecases/vm/attach_nic.py:_add",
         "usecases/vm/rename_vm.py:rename_vm",
-        "usecases/vm/resize_vm.py:_change_running",
+        "usecases/vm/resize_vm.py:_change_in_place",
         "usecases/vm/live_move.py:carry_out_live",
         "usecases/vm/live_move.py:_settle",
         "usecases/vm/live_move.py:_prepare",

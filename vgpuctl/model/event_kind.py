@@ -57,7 +57,7 @@ class EventKind(enum.StrEnum):
     )
     VM_RESIZED = (
         "vm-resized",
-        "A VM has other vCPUs, memory, GPUs or parameters of its vGPUs, or they were rolled back.",
+        "A VM has other vCPUs, memory, GPUs, parameters of its vGPUs or max_downtime, or that was rolled back.",
     )
     GPU_ATTACHED = "gpu-attached", "A VM has one more GPU, now or from its next start on."
     GPU_DETACHED = "gpu-detached", "A VM has one GPU less, once its guest has released it or it has stopped."

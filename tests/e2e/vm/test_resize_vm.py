@@ -142,6 +142,37 @@ def test_the_difference_counts_in_the_quota_and_use_is_counted_by_profile(operat
         operator.does("set-quota", "acme", "vcpus=none", "framebuffer=none")
 
 
+def test_the_longest_halt_of_a_live_move_changes_while_the_vm_runs(operator: Operator, tmp_path: Path) -> None:
+    file = tmp_path / "acme.yml"
+    body = "version: 1\ntenant: acme\nvms: [{name: web, gpus: [A40-8Q], memory: 96MiB, network: none, "
+    body += "disk: {size: 64MiB}, cloud_init: {hostname: h}, vcpus: 1}]\nmax_downtime: "
+    file.write_text(f"{body}2s\n")
+    operator.does("onboard", str(file))
+    before, stopped = _the_vm(operator), operator.json("list-events", "--kind", "vm-stopped")
+    file.write_text(f"{body}1m30s\n")
+    hint = "vgpuctl resize-vm acme/web --max-downtime 90s"
+    assert hint in operator.run("onboard", str(file)).err
+    flags = ("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
+    assert operator.is_refused(*flags, "--max-downtime", "90s")["hint"] == f"resize it: {hint}"
+    limit = ("resize-vm", "web", *ACME, "--max-downtime")
+    planned = operator.json(*limit, "90s", "--dry-run")
+    assert (planned["changed"], planned["after"]["max_downtime_s"], planned["notes"]) == (False, 90, [])
+    resized = operator.json(*limit, "90s", "--reason", "a slower link")
+    assert (resized["changed"], resized["differences"]) == (True, ["max_downtime: 2s there, 1m30s wanted"])
+    assert operator.json(*limit, "90s")["changed"] is False
+    after = _the_vm(operator)
+    request = before["vm"]["request"] | {"max_downtime_s": 90}
+    assert after == before | {"vm": before["vm"] | {"request": request}}
+    operator.does("onboard", str(file))
+    assert operator.json("list-events", "--kind", "vm-stopped") == stopped
+    (told,) = operator.json("list-events", "--kind", "vm-resized", "--limit", "1")
+    assert (told["before"]["max_downtime_s"], told["after"]["max_downtime_s"]) == (2, 90)
+    lifted = operator.json(*limit, "none", "--memory", "128MiB", *NOW)
+    assert lifted["differences"] == ["memory: 96MiB there, 128MiB wanted", "max_downtime: 1m30s there, none wanted"]
+    assert _the_vm(operator)["vm"]["request"]["max_downtime_s"] is None
+    assert operator.is_refused(*limit, "soon")["exit_code"] == 2
+
+
 def test_a_gang_is_refused_and_create_vm_with_the_new_values_says_no_change(operator: Operator, tmp_path: Path) -> None:
     operator.does("create-vm", "job", *ACME, "--gpu", "A40-8Q", "--count", "2", "--gang", *SEEDED)
     refused = operator.is_refused("resize-vm", "job-1", *ACME, "--vcpus", "2", *NOW)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""resize-vm: other vCPUs, memory, GPUs or parameters of vGPUs and VFs for a VM."""
+"""resize-vm: other vCPUs, memory, GPUs, parameters of their shares or another limit of a live move's halt for a VM."""
 
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
@@ -23,6 +24,7 @@ class JsonSize(TypedDict):
     memory_mib: int
     gpus: Sequence[str]
     vgpu_params: Sequence[str]
+    max_downtime_s: float | None
     host: str
     shares: Sequence[str]
 
@@ -40,6 +42,7 @@ class JsonResize(TypedDict):
     steps: Sequence[JsonStep]
 
 
+NO_LIMIT = "none"
 _JSON: "JsonOutput[JsonResize]" = JsonOutput()
 
 
@@ -62,6 +65,11 @@ _JSON: "JsonOutput[JsonResize]" = JsonOutput()
     metavar="NAME=VALUE",
     help="All parameters of its vGPUs or VFs; `none` for those of the layout alone. May be given several times.",
 )
+@click.option(
+    "--max-downtime",
+    metavar="DURATION",
+    help="The longest that a live move may halt it: 30s, 2m; `none` for no limit. It needs no restart.",
+)
 @click.option("--restart", "may_restart", is_flag=True, help="Shut a running VM down, and start it in its new size.")
 @click.option("--move", "may_move", is_flag=True, help="Move it to another host when its own has no room.")
 @options.reason("Reason, for the event.", required=False)
@@ -78,6 +86,7 @@ def command(
     memory: str | None,
     gpus: tuple[str, ...],
     params: tuple[str, ...],
+    max_downtime: str | None,
     may_restart: bool,
     may_move: bool,
     reason: str,
@@ -87,18 +96,18 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Change the vCPUs, memory, GPU shares or their parameters of a VM. Options that you leave out change nothing.
+    """Change the vCPUs, memory, GPU shares, their parameters or max_downtime of a VM.
 
-    Shares of an Intel card's time change while the VM runs. Else a VM that runs is shut down and started again, with
-    --restart only. It is placed again on its host, or on another
-    one with --move when its own has no room. Old and new shares are held while it changes; when anything
-    fails on its own host, the VM gets its old shares back and runs as it was. The same size again changes nothing.
+    Options that you leave out change nothing. A VM that runs is shut down and started again, with --restart only; for
+    --max-downtime alone, and for shares of an Intel card's time, it runs on. It is placed again on its host, or on
+    another one with --move when its own has no room. Old and new shares are held while it changes; when anything fails
+    on its own host, the VM gets its old shares back and runs as it was. The same size again changes nothing.
     """
     from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.found.find_vm import find_vm
     from vgpuctl.usecases.vm.resize_vm import ResizeOptions, resize_vm
 
-    size = _size(vcpus, memory, gpus, params)
+    size = _size(vcpus, memory, gpus, params, max_downtime)
     with services(rehearses=dry_run, **where) as opened:
         vm, _leases = find_vm(opened, tenant, name)
         chosen = ResizeOptions(may_move, may_restart, shutdown_timeout_s, reason, drain_s)
@@ -117,21 +126,28 @@ def command(
         _print_plan(plan)
 
 
-def _size(vcpus: int | None, memory: str | None, gpus: tuple[str, ...], params: tuple[str, ...]) -> "NewSize":
+def _size(
+    vcpus: int | None, memory: str | None, gpus: tuple[str, ...], params: tuple[str, ...], max_downtime: str | None
+) -> "NewSize":
     """Raises UsageError for texts that cannot be read, and when nothing is given."""
     from vgpuctl.catalog import read_gpu_request
     from vgpuctl.model.gpu_request import NO_GPU
+    from vgpuctl.model.times import parse_duration
     from vgpuctl.model.units import parse_mib
     from vgpuctl.usecases.vm.resize_vm import NewSize
 
-    if vcpus is None and memory is None and not gpus and not params:
-        raise UsageError("nothing to change", hint="give --vcpus, --memory, --gpu or --vgpu-param")
+    if vcpus is None and memory is None and max_downtime is None and not gpus and not params:
+        raise UsageError("nothing to change", hint="give --vcpus, --memory, --gpu, --vgpu-param or --max-downtime")
     for option, given in (("--gpu", gpus), ("--vgpu-param", params)):
         if NO_GPU in given and len(given) > 1:
             raise UsageError(f"{option} none goes with no other {option}")
     wanted = None if not gpus else tuple(read_gpu_request(one) for one in gpus if one != NO_GPU)
     written = None if not params else tuple(_param(one) for one in params if one != NO_GPU)
-    return NewSize(vcpus, None if memory is None else parse_mib(memory, what="--memory"), wanted, written)
+    limit_s = None if max_downtime is None else inf
+    if max_downtime is not None and max_downtime != NO_LIMIT:
+        limit_s = parse_duration(max_downtime, what="--max-downtime")
+    memory_mib = None if memory is None else parse_mib(memory, what="--memory")
+    return NewSize(vcpus, memory_mib, wanted, written, limit_s)
 
 
 def _param(text: str) -> tuple[str, str]:
@@ -151,6 +167,7 @@ def _show(plan: "PlannedResize", *, dry_run: bool) -> JsonResize:
         "memory_mib": plan.request.memory_mib,
         "gpus": [gpu.text for gpu in plan.request.gpus],
         "vgpu_params": list(map(show_vgpu_param, plan.request.vgpu_params)),
+        "max_downtime_s": plan.request.max_downtime_s,
         "host": plan.host,
         "shares": plan.shares_after,
     }

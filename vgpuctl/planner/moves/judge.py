@@ -105,7 +105,8 @@ def _over_ceiling(case: MoveCase, downtime_s: float | None) -> list[MoveLimit]:
     if downtime_s <= ceiling:
         return []
     limit = f"it would stop for about {downtime_s:.1f} s, and max_downtime is {ceiling:g} s"
-    return [MoveLimit(OVER_CEILING, limit, "use a faster link, or raise max_downtime", MoveKind.LIVE)]
+    remedy = f"use a faster link, or raise max_downtime: `vgpuctl resize-vm {case.vm.name} --max-downtime`"
+    return [MoveLimit(OVER_CEILING, limit, remedy, MoveKind.LIVE)]
 
 
 def _notes(case: MoveCase) -> Iterable[str]:

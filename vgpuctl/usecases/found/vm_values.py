@@ -10,13 +10,14 @@ from vgpuctl.model.vm import Vm, VmState
 
 
 def sizes_of(vm: Vm, leases: Sequence[Lease]) -> Values:
-    """The values that resize-vm changes: vCPUs, memory, GPUs, parameters of vGPUs; with host and shares."""
+    """The values that resize-vm changes, with host and shares. max_downtime_s: None for no limit."""
     shares = [f"{lease.share.profile} on {lease.share.function}" for lease in leases]
     return {
         "vcpus": vm.request.vcpus,
         "memory_mib": vm.request.memory_mib,
         "gpus": [gpu.text for gpu in vm.request.gpus],
         "vgpu_params": list(map(show_vgpu_param, vm.request.vgpu_params)),
+        "max_downtime_s": vm.request.max_downtime_s,
         "host": vm.host,
         "shares": shares,
     }

@@ -305,11 +305,9 @@ def _advice() -> Iterator[None]:
     try:
         yield
     except (NetworkDiffers, VmDiffers) as error:
-        raise type(error)(
-            error.message,
-            context=error.context,
-            hint="delete it yourself, then run the same command again: it must be created with the new values",
-        ) from error
+        again = "then run the same command again"
+        hint = f"{error.hint}; {again}" if isinstance(error, VmDiffers) else f"delete it yourself, {again}"
+        raise type(error)(error.message, context=error.context, hint=hint) from error
 
 
 def count(outcomes: Sequence[ObjectOutcome]) -> dict[str, int]:

@@ -31,6 +31,9 @@ def resize_command(there: VmRequest, wanted: VmRequest) -> str | None:
     if there.vgpu_params != wanted.vgpu_params:
         params = map(show_vgpu_param, wanted.vgpu_params)
         changes += [word for param in params for word in ("--vgpu-param", param)] or ["--vgpu-param", "none"]
+    if there.max_downtime_s != wanted.max_downtime_s:
+        limit_s = wanted.max_downtime_s
+        changes += ["--max-downtime", "none" if limit_s is None else f"{limit_s:.15g}s"]
     if not changes:
         return None
     return shlex.join(["vgpuctl", "resize-vm", f"{wanted.tenant}/{wanted.name}", *changes])
@@ -108,7 +111,13 @@ _CHANGED_BY = {
 """The commands that change a field of a VM that exists, beside resize-vm."""
 
 
-_RESIZED = {"vcpus": "vcpus", "memory": "memory_mib", "gpus": "gpus", "vgpu_params": "vgpu_params"}
+_RESIZED = {
+    "vcpus": "vcpus",
+    "memory": "memory_mib",
+    "gpus": "gpus",
+    "vgpu_params": "vgpu_params",
+    "max_downtime": "max_downtime_s",
+}
 """What resize-vm changes: the field, and where a VmRequest has it."""
 
 

@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """resize-vm: a VM gets other vCPUs, memory, GPUs or parameters of its vGPUs, on its host or on another one.
 
-On its host: the new shares are held by a reservation, and the VM is stopped with its old ones. One transaction changes
-request, NUMA nodes and leases; from then on a reservation holds the old shares. Their devices are released, the new
-ones are made, and the VM starts. A failure changes the rows back, makes the old shares again and starts the VM as it
-was. A run that is killed leaves a VM that is whole in its old or its new size, and `repair` starts it (held_shares.py).
-
-Parameters of VFs change while the VM runs: on the host first, so that a run that is killed is simply done again.
+Its longest halt in a live move is changed in the store, and parameters of VFs on the host; the VM runs on. Any other
+size on its host: the new shares are held by a reservation, and the VM is stopped with its old ones. One transaction
+changes request, NUMA nodes and leases; from then on a reservation holds the old shares. Their devices are released, the
+new ones are made, and the VM starts. A failure changes the rows back, makes the old shares again and starts the VM as
+it was. A run that is killed leaves it whole in its old or its new size, and `repair` starts it (held_shares.py).
 """
 
 import contextlib
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
@@ -20,6 +20,7 @@ from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease, LeaseState, without_leaving
 from vgpuctl.model.plural import counted
+from vgpuctl.model.times import format_duration
 from vgpuctl.model.vgpu_params import VgpuParams, change_while_used
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, in_resize
 from vgpuctl.specs.vm import check_request, list_differences
@@ -64,12 +65,16 @@ TRIES = 6
 
 @dataclass(frozen=True)
 class NewSize:
-    """The wanted values; None stays as it is. gpus, vgpu_params: all of the VM, empty for none."""
+    """The wanted values; None stays as it is. gpus, vgpu_params: all of the VM, empty for none.
+
+    max_downtime_s: the longest that a live move may halt it, inf for no limit.
+    """
 
     vcpus: int | None = None
     memory_mib: int | None = None
     gpus: tuple[GpuRequest, ...] | None = None
     vgpu_params: VgpuParams | None = None
+    max_downtime_s: float | None = None
 
     def of(self, request: VmRequest) -> VmRequest:
         """The request in its new size. Raises UsageError for a size that no VM can have."""
@@ -80,6 +85,7 @@ class NewSize:
                 memory_mib=request.memory_mib if self.memory_mib is None else self.memory_mib,
                 gpus=request.gpus if self.gpus is None or _texts(self.gpus) == _texts(request.gpus) else self.gpus,
                 vgpu_params=request.vgpu_params if self.vgpu_params is None else tuple(sorted(set(self.vgpu_params))),
+                max_downtime_s=None if self.max_downtime_s == inf else self.max_downtime_s or request.max_downtime_s,
             )
         )
 
@@ -105,7 +111,7 @@ class ResizeOptions:
 
 @dataclass(frozen=True)
 class PlannedResize:
-    """How a VM changes. Either `here`, its place on its own host, or `move` is set, or none of them: no change."""
+    """How a VM changes. Either `here`, its place on its own host, or `move` is set, or none of them: it runs on."""
 
     vm: Vm
     request: VmRequest
@@ -116,7 +122,15 @@ class PlannedResize:
     @property
     def is_change(self) -> bool:
         """True if anything differs."""
-        return self.here is not None or self.move is not None
+        return self.request != self.vm.request
+
+    @property
+    def is_in_place(self) -> bool:
+        """True if a VM that runs goes on with what changes: its longest halt, parameters of VFs that it keeps."""
+        was, now = self.vm.request, self.request
+        others = replace(now, max_downtime_s=was.max_downtime_s, vgpu_params=was.vgpu_params)
+        is_placed = self.here is not None and (self.here.ending or self.here.beginning)
+        return others == was and change_while_used(was.vgpu_params, now.vgpu_params) and not (is_placed or self.move)
 
     @property
     def has_other_params(self) -> bool:
@@ -124,20 +138,12 @@ class PlannedResize:
         return self.request.vgpu_params != self.vm.request.vgpu_params
 
     @property
-    def goes_on(self) -> bool:
-        """True if a VM that runs goes on running while it changes."""
-        others = replace(self.request, vgpu_params=self.vm.request.vgpu_params)
-        return (
-            self.here is not None
-            and not (self.here.ending or self.here.beginning)
-            and others == self.vm.request
-            and change_while_used(self.vm.request.vgpu_params, self.request.vgpu_params)
-        )
-
-    @property
     def differences(self) -> list[str]:
         """One line per field that differs: `vcpus: 2 there, 4 wanted`."""
-        return list_differences(self.vm.request, self.request)
+        before = self.vm.request.max_downtime_s
+        is_lifted = before is not None and self.request.max_downtime_s is None
+        lifted = [f"max_downtime: {format_duration(before)} there, none wanted"] if before and is_lifted else []
+        return [*list_differences(self.vm.request, self.request), *lifted]
 
     @property
     def host(self) -> str:
@@ -155,9 +161,9 @@ class PlannedResize:
     def notes(self) -> list[str]:
         """Consequences for the VM's owner, a sentence each."""
         found = []
-        if self.goes_on and self.vm.has_to_run:
+        if self.is_in_place and self.here is not None and self.vm.has_to_run:
             found.append("it changes while it runs")
-        elif self.is_change and self.vm.has_to_run:
+        elif not self.is_in_place and self.vm.has_to_run:
             found.append("it is shut down, and started again in its new size")
         numa = None if self.here is None else self.here.numa
         if numa is not None and self.vm.numa is not None and numa.has_vnuma != self.vm.numa.has_vnuma:
@@ -175,6 +181,9 @@ def plan_resize(services: Services, vm: Vm, size: NewSize, *, may_move: bool = F
     with services.store.reading() as session:
         own = tuple(session.leases(vm_uuid=vm.uuid))
     if request == vm.request:
+        return PlannedResize(vm, request, own)
+    if replace(request, max_downtime_s=vm.request.max_downtime_s) == vm.request:
+        refuse_unfinished(vm)
         return PlannedResize(vm, request, own)
     refuse_resize(services, vm, request)
     try:
@@ -211,10 +220,7 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
         plan = plan_resize(services, vm, size, may_move=options.may_move)
         if not plan.is_change:
             return plan
-        if plan.goes_on and plan.here is not None and vm.has_to_run:
-            _change_running(services, plan, plan.here, options.reason)
-            return plan
-        if vm.has_to_run and not options.may_restart:
+        if vm.has_to_run and not plan.is_in_place and not options.may_restart:
             raise StateError(
                 f"{vm.printed_name} runs, and is resized only while it is off",
                 context=plan.differences,
@@ -223,7 +229,9 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
         if plan.move is not None:
             wanted = MoveOptions(timeout_s=options.timeout_s, reason=options.reason, drain_s=options.drain_s)
             carry_out(services, plan.move, wanted)
-        elif plan.here is not None:
+        elif plan.here is None or (plan.is_in_place and vm.has_to_run):
+            _change_in_place(services, plan, options.reason)
+        else:
             _resize_here(services, plan, plan.here, options)
         services.say_done(vm.printed_name, f"resized: {', '.join(plan.differences)}")
     return plan
@@ -261,6 +269,33 @@ def refuse_resize(services: Services, vm: Vm, request: VmRequest, what: str = "b
         )
 
 
+def _change_in_place(services: Services, plan: PlannedResize, reason: str) -> None:
+    """Change what the store has, and parameters of devices that a running VM keeps. Where that fails, all is as before.
+
+    The host comes first: a run that is killed is done again.
+    """
+    vm, now = plan.vm, replace(plan.vm, request=plan.request)
+    steps = () if plan.here is None else plan.here.building
+
+    def put_back() -> None:
+        host = services.host(vm.host)
+        before, _undo = plan_leases(vm, plan.before, host.agent.facts(), rules_of(services, vm.host))
+        take_steps(host, before)
+
+    with Undo(services.say, subject=vm.printed_name) as undoing:
+        if steps and services.rehearsal is not None:
+            rehearse_steps(services, services.host(vm.host), steps)
+        elif steps:
+            undoing.push("parameters of its VFs", put_back)
+            take_steps(services.host(vm.host), steps)
+        with services.store.transaction() as session:
+            _refuse_changed(session, plan)
+            session.set_vm_request(vm.uuid, now.request)
+            before, after = sizes_of(vm, plan.before), sizes_of(now, plan.before)
+            session.add_vm_event(EventKind.VM_RESIZED, now, reason, before=before, after=after)
+        undoing.keep()
+
+
 def _resize_here(services: Services, plan: PlannedResize, here: NewPlace, options: ResizeOptions) -> None:
     vm = plan.vm
     problem = in_resize(vm.host) if vm.has_to_run else None
@@ -289,35 +324,6 @@ def _resize_here(services: Services, plan: PlannedResize, here: NewPlace, option
         raise
     with services.store.transaction() as session:
         release_held_for(session, vm, HeldFor.RESIZE_FROM)
-
-
-def _change_running(services: Services, plan: PlannedResize, here: NewPlace, reason: str) -> None:
-    """Change the parameters of devices that a running VM keeps. Where that fails, they are as before."""
-    vm, host = plan.vm, services.host(plan.vm.host)
-    if services.rehearsal is not None:
-        rehearse_steps(services, host, here.building)
-        return
-    now = replace(vm, request=plan.request)
-
-    def put_back() -> None:
-        steps, _undo = plan_leases(vm, plan.before, host.agent.facts(), rules_of(services, vm.host))
-        take_steps(host, steps)
-
-    with Undo(services.say, subject=vm.printed_name) as undoing:
-        undoing.push("parameters of its VFs", put_back)
-        take_steps(host, here.building)
-        with services.store.transaction() as session:
-            _refuse_changed(session, plan)
-            session.set_vm_request(vm.uuid, plan.request)
-            session.add_vm_event(
-                EventKind.VM_RESIZED,
-                now,
-                reason,
-                before=sizes_of(vm, plan.before),
-                after=sizes_of(now, here.after),
-            )
-        undoing.keep()
-    services.say_done(vm.printed_name, f"changed while it runs: {', '.join(plan.differences)}")
 
 
 def _release_leaving(services: Services, plan: PlannedResize) -> None:

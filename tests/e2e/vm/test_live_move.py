@@ -321,6 +321,8 @@ def test_a_host_that_loses_states_is_tried_again_where_that_is_wanted(operator: 
     (made,) = operator.json(*CREATE)
     other = {"sim-001": "sim-002", "sim-002": "sim-001"}[made["vm"]["host"]]
     assert "lost the state of a vGPU" in str(operator.is_refused(*MOVE, "--to", other)["context"])
+    (checked,) = operator.json("move-vm", "web", *ACME, "--check", "--to", other, "--trust-hosts")["verdicts"]
+    assert checked["verdict"]["kind"] == "live"
     moved = operator.json(*MOVE, "--to", other, "--trust-hosts")
     assert (moved["way"], moved["to"]) == ("live", other)
     operator.does(*DELETE)

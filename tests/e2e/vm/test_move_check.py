@@ -206,5 +206,6 @@ def test_two_hosts_with_one_address_for_moves_take_no_vm_live(operator: Operator
 
 def test_its_own_host_is_no_host_to_move_to(operator: Operator, web: str) -> None:
     assert operator.json("move-vm", "web", *ACME, "--check", "--to", web)["verdicts"] == []
+    assert operator.does("move-vm", "web", *ACME, "--check", "--to", web).out == f"acme/web is on {web} already\n"
     refused = operator.run("move-vm", "web", *ACME, "--check", "--to", "gone")
     assert refused.code != 0 and "gone" in refused.err

@@ -38,8 +38,14 @@ def move_check_json(vm: "Vm", found: "Sequence[tuple[str, MoveVerdict]]") -> Jso
     }
 
 
-def show_move_check(vm: "Vm", found: "Sequence[tuple[str, MoveVerdict]]") -> None:
-    """Print a line for each host, then what forbids a kinder way and what helps, for the hosts that it is alike on."""
+def show_move_check(vm: "Vm", found: "Sequence[tuple[str, MoveVerdict]]", to: str | None = None) -> None:
+    """Print a line for each host, then what forbids a kinder way and what helps, for the hosts that it is alike on.
+
+    to: the only host that was asked about.
+    """
+    if to == vm.host:
+        print_line(f"{vm.printed_name} is on {vm.host} already")
+        return
     print_line(f"{vm.printed_name} on {vm.host}")
     print_table(
         ["HOST", "MOVE", "STOP", "STATE", "WHY"],

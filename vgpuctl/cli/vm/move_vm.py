@@ -88,7 +88,7 @@ def command(
     from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, cut_short, finish_move, move_vm
 
     if is_check:
-        _check(chosen, to, max_downtime_s, as_json=as_json, **where)
+        _check(chosen, to, max_downtime_s, trusts_hosts=trusts_hosts, as_json=as_json, **where)
         return
     with services(rehearses=dry_run, **where) as opened:
 
@@ -145,7 +145,9 @@ def command(
     )
 
 
-def _check(chosen: VmChoice, to: str | None, max_downtime_s: float | None, *, as_json: bool, **where: Any) -> None:
+def _check(
+    chosen: VmChoice, to: str | None, max_downtime_s: float | None, *, trusts_hosts: bool, as_json: bool, **where: Any
+) -> None:
     """Say how the VMs could go to other hosts."""
     from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.vm.move_check import check_move
@@ -154,13 +156,13 @@ def _check(chosen: VmChoice, to: str | None, max_downtime_s: float | None, *, as
         vms = [vm for vm, _leases in chosen.find(opened, asks=False)]
 
         def check(vm: "Vm") -> "list[tuple[str, MoveVerdict]]":
-            return check_move(opened, vm, to, max_downtime_s=max_downtime_s)
+            return check_move(opened, vm, to, max_downtime_s=max_downtime_s, trusts_hosts=trusts_hosts)
 
         done = chosen.on(opened, vms, check, is_in_turn=True)
     if not as_json:
         for one in done:
             if one.value is not None:
-                show_move_check(one.vm, one.value)
+                show_move_check(one.vm, one.value, to)
     else:
         found = [move_check_json(one.vm, one.value) for one in done if one.value is not None]
         if not chosen.is_one:

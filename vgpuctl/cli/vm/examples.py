@@ -62,7 +62,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "move-vm": (
         Example("move-vm acme/web-1 --check", "to which hosts, live or cold"),
         Example("move-vm acme/web-1 --dry-run", "where it would go"),
-        Example("move-vm acme/web-1 --to gpu2 --yes", "to a host of your choice"),
+        Example("move-vm acme/web-1 --to gpu2", "to a host of your choice"),
     ),
     "resize-vm": (
         Example("resize-vm acme/web-2 --memory 6GiB --restart", "more memory; the VM restarts"),

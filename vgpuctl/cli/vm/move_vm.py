@@ -78,8 +78,11 @@ def command(
 
     It gets GPU shares equal to those it has, which are held on the new host before anything happens to it. A disk on
     storage that both hosts share stays where it is; any other is copied. A VM that was stopped stays so.
-    Several VMs are moved one after the other. After a live move everything that was promised is looked at again: where
-    that finds that the vGPU was reset on the way, or finds nothing out, the command says so and fails.
+    Several VMs are moved one after the other. Those that are named are not asked about, also where they are stopped,
+    as by stop-vm; those that a glob, --selector, --limit or --all has found are.
+
+    After a live move everything that was promised is looked at again: where that finds that the vGPU was reset on the
+    way, or finds nothing out, the command says so and fails.
 
     --check reads the hosts and writes nothing on them: for each host that the VM could go to it says whether it can be
     moved live, what forbids that, and what helps.

@@ -119,13 +119,29 @@ def test_a_power_cut_is_told_and_repaired_with_the_same_devices(
     assert operator.json("gc", "--dry-run", "--kind", "vgpu") == []
 
 
-def test_a_start_says_that_it_makes_the_device_again(operator: Operator, machine: MachineFolder) -> None:
+def test_a_start_says_that_it_makes_the_device_again_and_lists_say_lost_no_more(
+    operator: Operator, machine: MachineFolder
+) -> None:
+    assert lost(operator, "--refresh") == set(KEPT)
     for name in KEPT:
         said = operator.does("start-vm", name, *ACME).err
         assert f"was lost on {HOST}, and is made again" in said
+    assert lost(operator) == set()
     assert "lost" not in operator.does("start-vm", "whole", *ACME).err
     assert len(devices(machine)) == len(KEPT)
     assert found(operator) == {}
+
+
+def test_a_share_that_was_lost_is_no_more_once_its_vm_goes_on(
+    operator: Operator, folder: lab.LabFolder, machine: MachineFolder
+) -> None:
+    operator.does("start-vm", "on-profiles", *ACME)
+    operator.does("suspend-vm", "on-profiles", *ACME)
+    lab.simulated.reboot(HOST, folder=folder)
+    assert "on-profiles" in lost(operator, "--refresh")
+    operator.does("resume-vm", "on-profiles", *ACME)
+    assert "on-profiles" not in lost(operator)
+    assert events(operator, "share-observed", "on-profiles")[-1] == {"state": "held"}
 
 
 def test_guests_that_the_power_cut_ended_have_their_shares_after_one_repair(

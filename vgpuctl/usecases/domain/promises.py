@@ -13,12 +13,13 @@ from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.errors import GuestError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
 from vgpuctl.model.lease import Lease, LeaseState
-from vgpuctl.model.promise import Moment, PromiseFinding, PromiseRow
+from vgpuctl.model.promise import Moment, PromiseFinding, PromiseRow, PromiseVerdict
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.promises.compare import compare, may_wait, with_waiting
 from vgpuctl.promises.witnessed import NotLookedAt, NotRunning, Promised, Witnessed
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import witnesses
+from vgpuctl.usecases.observed.observations import note_held
 from vgpuctl.usecases.observed.promise_record import known_kept, note_findings, recorded
 from vgpuctl.usecases.running.operations import may_run
 from vgpuctl.usecases.running.services import HostSession, Services
@@ -122,8 +123,14 @@ def check_promises(services: Services, vm: Vm, leases: Sequence[Lease], seen: Wi
 
 
 def note_started(session: Session, vm: Vm, findings: Findings) -> None:
-    """Record the findings of a VM that was just started, in the caller's transaction."""
+    """Record the findings of a VM that was just started or moved, and that it holds its shares, if they say so.
+
+    In the caller's transaction, in which its leases are running.
+    """
     note_findings(session, [(vm, findings)], Moment.CREATION)
+    held = [one.verdict is PromiseVerdict.KEPT for one in findings if one.row is PromiseRow.GPU_HELD]
+    if held and all(held):
+        note_held(session, vm)
 
 
 def _with_waiting(

@@ -207,6 +207,14 @@ def with_domain(record: Record, vm: Vm, state: DomainState | None, stored: Store
     return msgspec.structs.replace(record, vms=vms, libvirt_silence=None)
 
 
+def with_held(record: Record, vm: Vm, stored: StoredRows, now: float) -> Record:
+    """The record after a start or a move has read back that a VM's QEMU holds each of its shares."""
+    own = {
+        one.id: Seen(HELD, now) for one in stored.leases if (one.vm_uuid, one.state) == (vm.uuid, LeaseState.RUNNING)
+    }
+    return msgspec.structs.replace(record, shares={**record.shares, **own}) if own else record
+
+
 def with_way(record: Record, way: Way) -> Record:
     """The record after a login has worked."""
     keys = record.host_keys if way.host_key is None else {**record.host_keys, way.host_key[0]: way.host_key[1]}

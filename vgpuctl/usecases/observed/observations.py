@@ -41,6 +41,7 @@ from vgpuctl.usecases.observed.observation_record import (
     with_domain,
     with_domains,
     with_facts,
+    with_held,
     with_way,
     without_answer,
 )
@@ -193,6 +194,11 @@ def _follow_type_ids(session: Session, facts: HostFacts, stored: StoredRows) -> 
 def note_state(session: Session, vm: Vm, state: DomainState | None) -> None:
     """Record in the caller's transaction what libvirt has just answered for one VM."""
     _change(session, vm.host, lambda record, stored: with_domain(record, vm, state, stored, session.now()))
+
+
+def note_held(session: Session, vm: Vm) -> None:
+    """Record in the caller's transaction that a VM's QEMU was just seen to hold each of its shares."""
+    _change(session, vm.host, lambda record, stored: with_held(record, vm, stored, session.now()))
 
 
 def note_failure(services: Services, host: str, error: VgpuctlError, *, asked_at: float | None = None) -> None:

@@ -2,6 +2,7 @@
 """A running VM moves to another host without a stop: with all it has, verified there, and nothing stays behind."""
 
 import contextlib
+import signal
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 import vgpuctl_lab as lab
-from tests.e2e.kills import KILLED_RUN, kill_after, kill_points, side_effects
+from tests.e2e.kills import KILLED_RUN, kill_after, kill_points, side_effects, stop_after
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.node.pools import api, pool, round_of, vms
 from tests.e2e.operator import Operator
@@ -175,6 +176,57 @@ def test_a_vm_that_has_ended_on_its_new_host_keeps_its_newer_disk(operator: Oper
     assert _domains(operator, target) == {"acme.web": "running"}
     assert operator.json("repair") == []
     operator.does(*DELETE)
+
+
+def test_what_a_move_has_on_its_new_host_is_no_leftover(operator: Operator, fleet_witness: FleetWitness) -> None:
+    """Neither while the move is at work, nor while it waits for `repair`: the VM may have gone on there."""
+    before = fleet_witness.state()
+    (made,) = operator.json(*CREATE)
+    source, target = made["vm"]["host"], "sim-002" if made["vm"]["host"] == "sim-001" else "sim-001"
+    gc = ("gc", "-l", target)
+    drain = ("drain-host", target, "--reason", "new fans", "--yes")
+    evacuate = ("quarantine-gpu", target, "0000:41:00.0", "--reason", "hot", "--evacuate", "--yes")
+    moving = stop_after(operator, "apply", *MOVE, "--to", target)
+    try:
+        assert operator.json(*gc, "--kind", "vgpu", "--dry-run") == []
+    finally:
+        moving.send_signal(signal.SIGCONT)
+        moving.wait()
+    operator.does(*MOVE, "--to", source)
+
+    move = f"the move of acme/web between {source} and {target}, which"
+    moving = stop_after(operator, "run", *MOVE, "--to", target)
+    try:
+        held = operator.json("list-reservations")
+        (found,) = operator.json(*gc, "--dry-run")
+        assert (found["kind"], found["left"]) == (
+            "domain", f"it belongs to {move} is in progress: the command that moves it finishes it",
+        )  # fmt: skip
+        for command in (drain, evacuate):
+            (row,) = operator.ends(10, *command)["vms"]
+            assert (row["subject"], row["verdict"], row["outcome"]) == ("shares of acme/web", "stay", "left")
+            assert row["reason"] == "a move of acme/web keeps them, which is in progress: wait for its end"
+        assert operator.json("list-reservations") == held
+    finally:
+        moving.kill()
+        moving.wait()
+    for _look in range(3):
+        operator.does("list-vms", "--refresh")
+        (found,) = operator.json(*gc, "--dry-run")
+    assert found["left"] == f"it belongs to {move} was cut short: `vgpuctl repair` finishes it"
+    assert "`vgpuctl repair` finishes it" in operator.ends(10, *drain)["vms"][0]["reason"]
+    assert [one for one in operator.json("list-events", "--kind", "vm-observed") if one["host"] == target] == []
+    with libvirt_of(operator.inventory, target) as there:
+        there.connection.lookupByUUIDString(made["vm"]["uuid"]).destroy()
+    assert [one["outcome"].partition(":")[0] for one in operator.json(*gc, "--yes")] == ["left alone"]
+    assert operator.json(*gc, "--kind", "volume", "--kind", "vgpu", "--yes") == []
+    operator.does("repair")
+    operator.does("uncordon-host", target)
+    operator.does("unquarantine-gpu", target, "0000:41:00.0", "--reason", "cool")
+    operator.does("start-vm", "web", *ACME)
+    assert _domains(operator, target) == {"acme.web": "running"}
+    operator.does(*DELETE)
+    assert fleet_witness.state() == before
 
 
 def test_an_interrupt_after_the_vm_is_there_rolls_nothing_back(operator: Operator) -> None:

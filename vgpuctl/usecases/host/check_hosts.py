@@ -159,7 +159,7 @@ def examine_host(
         vms = frozenset(vm.uuid for vm in session.vms(host=name))
         restrictions = session.restrictions()
         strays = (session.vm_of(one.uuid) for one in domains or () if one.uuid not in vms)
-        elsewhere = {vm.uuid: vm.host for vm in strays if vm is not None}
+        elsewhere = {vm.uuid: vm.host for vm in strays if vm is not None and vm.live_target != name}
     made = shares_made(services, name, facts)
     seen = Examined(facts, diagnostics, layout, leases, made, domains, tunnels, vms, elsewhere)
     policy = policy_of(services, name)

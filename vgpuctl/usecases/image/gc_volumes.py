@@ -10,7 +10,7 @@ from vgpuctl.model.volume import Volume, VolumeKind, vm_uuid_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.garbage import Garbage, GarbageKind
 from vgpuctl.usecases.image.volumes import is_recorded, users_of
-from vgpuctl.usecases.running.operations import may_run
+from vgpuctl.usecases.running.operations import subjects_at_work
 from vgpuctl.usecases.running.services import HostSession
 
 OLD_ENDINGS = tuple(kind.ending() for kind in VolumeKind)
@@ -27,16 +27,21 @@ def read_volumes(host: HostSession) -> tuple[dict[str, list[VolumeFact]], frozen
 
 
 def stray_volumes(
-    session: Session, host: str, volumes: _Volumes, shared: Collection[str], staying: Sequence[DomainFact]
+    session: Session,
+    host: str,
+    volumes: _Volumes,
+    shared: Collection[str],
+    staying: Sequence[DomainFact],
+    moves: Collection[str] = (),
 ) -> Iterator[tuple[Volume | None, Garbage]]:
     """Yield the recorded volumes of VMs that are gone, then (None, …) for unrecorded ones with a name of ours.
 
-    staying: domains that gc does not undefine. An unrecorded volume is never taken: nobody knows who made it.
+    staying: domains that gc does not undefine. moves: UUIDs of VMs that are moved to or from this host.
+    An unrecorded volume is never taken: nobody knows who made it.
     """
     known = {vm.uuid: vm.host for vm in session.vms()}
-    moving = {one.subject for one in session.open_operations() if may_run(one)}
     recorded = session.volumes(host=host)
-    spared = moving | {kept.uuid for kept in session.kept_vms(host=host)}
+    spared = {*subjects_at_work(session), *moves} | {kept.uuid for kept in session.kept_vms(host=host)}
     gone = [one for one in recorded if known.get(one.vm_uuid) != host and one.vm_uuid not in spared and not one.is_kept]
     users = users_of(staying)
     names = {(volume.pool, volume.name) for volume in gone}

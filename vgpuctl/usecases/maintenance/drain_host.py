@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """drain-host: empty a host, VM by VM in the order of their priority, and keep it empty."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
@@ -15,7 +15,9 @@ from vgpuctl.model.vm import Hold, Vm, VmState, printed_name
 from vgpuctl.usecases.cluster.leave_cluster import leaving_together
 from vgpuctl.usecases.maintenance.restricted import lift, set_restriction
 from vgpuctl.usecases.placement.move_reservation import move_reservation
+from vgpuctl.usecases.running.operations import move_subject, subjects_at_work
 from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.share.held_shares import is_for_resize, kept_for_vms
 from vgpuctl.usecases.vm.move_vm import DoneMove, MoveOptions, MoveWay, choose_way, cut_short, finish_move, move_vm
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
@@ -241,13 +243,23 @@ def promises_on(services: Services, host: str) -> list[Reservation]:
 def move_promises(services: Services, promises: Sequence[Reservation], vms: Sequence[Drained]) -> list[Drained]:
     """Move reservations to other hosts. One that a VM uses went or stayed with its VM; a lost VM uses none.
 
+    What is kept for a move or a resize stays: it is of no use elsewhere.
     promises: those of the host before its VMs left it. vms: what became of these.
     """
     rows = {one.subject: one for one in vms if one.verdict is not Verdict.LOST}
     with services.store.reading() as session:
         labels = {vm.uuid: vm.printed_name for vm in session.vms()}
+        kept = {(one.tenant, one.name): vm for one, vm in kept_for_vms(session).items()}
+        left = {(one.tenant, one.name) for one in session.reservations()}
+        at_work = subjects_at_work(session)
     done = []
     for one in promises:
+        key = (one.tenant, one.name)
+        if key not in left:
+            continue
+        if key in kept:
+            done.append(_in_move(one, kept[key], at_work))
+            continue
         user = rows.get(labels.get(one.vm_uuid or "", ""))
         if user is not None and user.verdict is Verdict.MOVE:
             reason = f"it goes with {user.subject}"
@@ -263,6 +275,26 @@ def move_promises(services: Services, promises: Sequence[Reservation], vms: Sequ
         else:
             done.append(Drained(_subject(one), Verdict.MOVE, moved.host, outcome="moved"))
     return done
+
+
+def held_for_moves(services: Services, host: str, address: str) -> list[Drained]:
+    """The shares of a GPU or VF that a move or resize keeps for its VM."""
+    with services.store.reading() as session:
+        at_work = subjects_at_work(session)
+        return [
+            _in_move(one, vm, at_work)
+            for one, vm in kept_for_vms(session).items()
+            if one.host == host and any(address in (share.gpu, share.function) for share in one.shares)
+        ]
+
+
+def _in_move(reservation: Reservation, vm: Vm, at_work: Collection[str]) -> Drained:
+    """Say why the shares that a move or resize keeps stay: the end of that gives them back."""
+    is_at_work = bool({vm.uuid, move_subject(vm)} & set(at_work))
+    end = "is in progress: wait for its end" if is_at_work else "was cut short: `vgpuctl repair` finishes it"
+    way = "resize" if is_for_resize(reservation) else "move"
+    reason = f"a {way} of {vm.printed_name} keeps them, which {end}"
+    return Drained(f"shares of {vm.printed_name}", Verdict.STAY, reason=reason, outcome="left")
 
 
 def _with_its_vm(reservation: Reservation, user: Drained) -> Drained:

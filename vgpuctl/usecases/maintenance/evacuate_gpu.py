@@ -11,7 +11,7 @@ from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.move_verdict import MoveKind
 from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.vm import RESTARTING, Hold, Vm, VmState
-from vgpuctl.usecases.maintenance.drain_host import CardWay, Drained, DrainOptions, Verdict, as_moved
+from vgpuctl.usecases.maintenance.drain_host import CardWay, Drained, DrainOptions, Verdict, as_moved, held_for_moves
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, move_vm, runs_on
 from vgpuctl.usecases.vm.start_vm import start_vm
@@ -24,11 +24,13 @@ _WAYS = (MoveKind.LIVE, CardWay.SUSPEND, CardWay.RESTART, MoveKind.COLD)
 def evacuate_gpu(services: Services, host: str, address: str, options: DrainOptions, *, reason: str) -> list[Drained]:
     """Move the VMs from a GPU or VF that is in quarantine, the most important first. Returns what became of each.
 
-    options: of them the times count. A VM that is off stays, and one that fails hides none of the others.
+    options: of them the times count. A VM that is off stays, and one that fails hides none of the others. Shares that a
+    move keeps there for its VM are named.
     """
     why = f"{address} of {host} is in quarantine: {reason}"
     with services.asking_once():
-        return [_leave(services, vm, options, why) for vm in services.in_turn(vms_on(services, host, address), "VM")]
+        done = [_leave(services, vm, options, why) for vm in services.in_turn(vms_on(services, host, address), "VM")]
+    return done + held_for_moves(services, host, address)
 
 
 def vms_on(services: Services, host: str, address: str) -> Sequence[Vm]:

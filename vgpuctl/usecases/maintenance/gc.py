@@ -5,7 +5,7 @@ repair begins with what the store knows; gc begins with what is there.
 """
 
 import contextlib
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -34,8 +34,9 @@ from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.observed.fences import is_fenced
 from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.observed.strays import look_for_strays, way_out
-from vgpuctl.usecases.running.operations import ending, may_run
+from vgpuctl.usecases.running.operations import ending, part_of_move, subjects_at_work
 from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.share.held_shares import kept_for_vms
 from vgpuctl.usecases.share.release import release_cards_of, release_strays
 
 # An idle vGPU does not say who made it, so it is looked for only where it is asked for.
@@ -182,14 +183,16 @@ def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list
     facts = read_facts(services, name) if GarbageKind.VGPU in kinds else None
     shares = shares_made(services, name, facts) if facts is not None else frozenset()
     with services.store.reading() as session:
-        strays = _stray_domains(session, name, domains)
+        at_work = subjects_at_work(session)
+        moves = {vm.uuid: told for vm in session.vms() if (told := part_of_move(vm, name, at_work)) is not None}
+        strays = _stray_domains(session, name, domains, moves)
         going = {domain.uuid for domain, garbage in strays if garbage.left is None and GarbageKind.DOMAIN in kinds}
         staying = [domain for domain in domains if domain.uuid not in going]
         found: list[_Found] = []
         if GarbageKind.DOMAIN in kinds:
             found += [(garbage, partial(_undefine, services, host, domain)) for domain, garbage in strays]
         if GarbageKind.VOLUME in kinds:
-            for volume, garbage in stray_volumes(session, name, volumes, shared, staying):
+            for volume, garbage in stray_volumes(session, name, volumes, shared, staying, moves):
                 take = _nothing if volume is None else partial(remove_recorded, services, host, volume)
                 found.append((garbage, take))
         known = {network.id for network in session.networks() if network.request.backend is Backend.LIBVIRT}
@@ -198,7 +201,7 @@ def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list
             left = f"domain {users[0]} is in it" if users else None
             garbage = Garbage(GarbageKind.NETWORK, network.name, name, "the store knows no network of its UUID", left)
             found.append((garbage, partial(networks.remove, network.name, network.uuid)))
-        for vm, garbage in _stray_state(session, name, state, staying):
+        for vm, garbage in _stray_state(session, name, state, staying, moves):
             found.append((garbage, _nothing if vm is None else partial(drop_state, host, vm)))
         if facts is not None:
             for vgpu, garbage in _stray_vgpus(session, name, facts, shares, staying):
@@ -206,21 +209,26 @@ def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list
     return found
 
 
-def _stray_domains(session: Session, host: str, domains: Sequence[DomainFact]) -> list[tuple[DomainFact, Garbage]]:
-    """Domains with our metadata that are not VMs of the store. Foreign domains are ignored."""
+def _stray_domains(
+    session: Session, host: str, domains: Sequence[DomainFact], moves: Mapping[str, str]
+) -> list[tuple[DomainFact, Garbage]]:
+    """Domains with our metadata that are not VMs of the store. Foreign domains are ignored.
+
+    moves: of the VMs that are moved to or from this host, by UUID, what ends that.
+    """
     known = {vm.uuid: vm.host for vm in session.vms()}
     tenants = {tenant.name for tenant in session.tenants()}
     found = []
     for domain in domains:
         if domain.metadata is None or known.get(domain.uuid) == host:
             continue
-        left = None
+        left = moves.get(domain.uuid)
         if domain.metadata.tenant not in tenants:
             left = f"the store has no tenant {domain.metadata.tenant}, so it is another store's"
-        elif domain.state.is_active() and domain.uuid in known:
+        elif left is None and domain.state.is_active() and domain.uuid in known:
             way = f"`vgpuctl uncordon-host {host}` ends it" if is_fenced(session, host) else way_out(host, domain.name)
             left = f"it is {domain.state} here too: {way}"
-        elif domain.state.is_active():
+        elif left is None and domain.state.is_active():
             left = f"it is {domain.state}: adopt-host takes it over, `virsh shutdown` makes it garbage"
         where = f"its VM is on {known[domain.uuid]}" if domain.uuid in known else "no VM of the store has its UUID"
         why = f"made for {domain.metadata.tenant}, and {where}"
@@ -229,9 +237,9 @@ def _stray_domains(session: Session, host: str, domains: Sequence[DomainFact]) -
 
 
 def _stray_state(
-    session: Session, host: str, state: GuestState, staying: Sequence[DomainFact]
+    session: Session, host: str, state: GuestState, staying: Sequence[DomainFact], moves: Collection[str]
 ) -> Iterator[tuple[Vm | None, Garbage]]:
-    moving = [one.subject.removeprefix("move:") for one in session.open_operations() if may_run(one)]
+    moving = [*moves, *(one.removeprefix("move:") for one in subjects_at_work(session))]
     known = {vm.uuid: vm for vm in (*session.vms(), *(kept.as_vm() for kept in session.kept_vms()))}
     return stray_state(host, state, known, moving, staying)
 
@@ -263,9 +271,10 @@ def _nothing() -> None:
 def _stray_vgpus(
     session: Session, host: str, facts: HostFacts, shares: Collection[str], staying: Sequence[DomainFact]
 ) -> list[tuple[ExistingVgpu, Garbage]]:
-    """vGPUs that no process holds, no domain names, no lease is of, and no layout made."""
+    """vGPUs that no process holds, no domain names, no lease is of, no move or resize has made, and no layout."""
     claimed = {device.device for domain in staying for device in domain.hostdevs} | {*shares}
     claimed = claimed.union(*(lease.share.names for lease in session.leases(host=host)))
+    claimed = claimed.union(*(share.names for one in kept_for_vms(session) if one.host == host for share in one.shares))
     found = []
     # Without these nobody knows whether mdevctl or the boot's unit made a vGPU.
     unknown = facts.why_unread("mdevctl", "boot")

@@ -18,7 +18,7 @@ from vgpuctl.model.vm import Vm
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.fences import is_host_fenced
 from vgpuctl.usecases.observed.readings import keep_reading
-from vgpuctl.usecases.running.operations import may_run
+from vgpuctl.usecases.running.operations import move_subject, subjects_at_work
 from vgpuctl.usecases.running.services import Services
 
 _KIND = "strays"
@@ -44,15 +44,16 @@ def note_strays(session: Session, host: str, domains: Mapping[str, NamedState], 
     """Record in the caller's transaction which of a host's domains are VMs that the store has on other hosts.
 
     domains: every one of the host, by UUID. known: UUIDs of the VMs that the store has there. The second look at a
-    stray is an event, as is its end.
+    stray is an event, as is its end. What a live move that was cut short has there is none: nothing but the end of the
+    move touches the VM, and finds out where it is.
     """
     active, before = _active_here(session, host, domains, known), _read(session, host)
     if not active and not before:
         return
-    busy = {one.subject for one in session.open_operations() if may_run(one)}
+    at_work = subjects_at_work(session)
     after: dict[str, Stray] = {}
     for vm, domain in active:
-        if busy & {vm.uuid, f"move:{vm.uuid}"}:
+        if at_work & {vm.uuid, move_subject(vm)} or vm.live_target == host:
             continue
         now, last = session.now(), before.get(vm.uuid)
         after[vm.uuid] = new = Stray(domain.name, domain.state.value, now if last is None else last.since, now)

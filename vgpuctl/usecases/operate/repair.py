@@ -23,7 +23,7 @@ from vgpuctl.usecases.image.answers import answers_of
 from vgpuctl.usecases.network.detached_ports import detached_ports, unwanted_macs
 from vgpuctl.usecases.network.repair_networks import repair_networks
 from vgpuctl.usecases.observed.fences import is_host_fenced
-from vgpuctl.usecases.running.operations import may_run, operation
+from vgpuctl.usecases.running.operations import may_run, move_subject, operation
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.seats.licences import settle_seats
 from vgpuctl.usecases.share.release import release_shares
@@ -31,7 +31,7 @@ from vgpuctl.usecases.share.repair_shares import repair_shares
 from vgpuctl.usecases.vm.delete_vm import remove_vm
 from vgpuctl.usecases.vm.detach_nic import free_left_ports, go_on_detaching, left_in_definition
 from vgpuctl.usecases.vm.final_preemptions import finish_preemptions
-from vgpuctl.usecases.vm.move_vm import cut_short, finish_move, move_subject
+from vgpuctl.usecases.vm.move_vm import cut_short, finish_move
 from vgpuctl.usecases.vm.pending_gpus import AT_START, AT_STOP, detach_now, is_pending, is_with_guest
 from vgpuctl.usecases.vm.preemption_consent import SHUTDOWN_TIMEOUT_S
 from vgpuctl.usecases.vm.preemption_notice import withdraw_dead_notices

@@ -3,12 +3,13 @@
 
 import contextlib
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from vgpuctl.errors import ConcurrentChange
-from vgpuctl.model.vm import Vm, VmRequest
+from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.store.liveness import is_running
 from vgpuctl.store.records import Operation
+from vgpuctl.store.store import Session
 from vgpuctl.usecases.running.services import Services
 
 _POLL_S = 0.2
@@ -72,6 +73,30 @@ def refuse_while_busy(services: Services, vm: Vm) -> None:
             f" (process {busy[0].pid} on {busy[0].hostname})",
             hint="wait for it to end",
         )
+
+
+def subjects_at_work(session: Session) -> frozenset[str]:
+    """The subjects of the operations whose runs may be alive."""
+    return frozenset(one.subject for one in session.open_operations() if may_run(one))
+
+
+def move_subject(vm: Vm) -> str:
+    """Name in the journal of a VM's move or resize, which stopping and starting it do not share."""
+    return f"move:{vm.uuid}"
+
+
+def part_of_move(vm: Vm, host: str, at_work: Collection[str]) -> str | None:
+    """Say that what another host than its own has of a VM belongs to its move, and what ends that; None if it does not.
+
+    at_work: as of `subjects_at_work`. What a cold move that was cut short has left belongs to none: the VM has all of
+    its own on its host. Nobody knows that of a live one.
+    """
+    if host not in vm.former_hosts:
+        return None
+    move = f"it belongs to the move of {vm.printed_name} between {vm.host} and {host}, which"
+    if {vm.uuid, move_subject(vm)} & set(at_work):
+        return f"{move} is in progress: the command that moves it finishes it"
+    return f"{move} was cut short: `vgpuctl repair` finishes it" if vm.state is VmState.RUNNING else None
 
 
 def preempt_subject(vm_uuid: str) -> str:

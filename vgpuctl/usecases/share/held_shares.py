@@ -64,6 +64,17 @@ def held_shares(session: Session, vm: Vm) -> tuple[Reservation, ...]:
     return tuple(one for one in session.reservations() if one.tenant == vm.request.tenant and one.name in names)
 
 
+def kept_for_vms(session: Session) -> dict[Reservation, Vm]:
+    """Every reservation that keeps shares for a VM which is moved or resized, with the VM."""
+    vms = {(vm.request.tenant, _name(why, vm)): vm for vm in session.vms() for why in HeldFor}
+    return {one: vms[one.tenant, one.name] for one in session.reservations() if (one.tenant, one.name) in vms}
+
+
+def is_for_resize(held: Reservation) -> bool:
+    """True if shares are kept for a resize, False if they are for a move."""
+    return held.name.startswith((f"{HeldFor.RESIZE_TO}-", f"{HeldFor.RESIZE_FROM}-"))
+
+
 def release_held(services: Services, vm: Vm, held: Sequence[Reservation]) -> None:
     """End what a killed run held for a VM. Devices that its leases no longer name are released before.
 

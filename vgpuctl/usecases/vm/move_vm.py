@@ -31,7 +31,7 @@ from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.placement.move_reservation import replace_reservation
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota, refuse_over_quota
 from vgpuctl.usecases.placement.reservations import used_by
-from vgpuctl.usecases.running.operations import may_run, operation
+from vgpuctl.usecases.running.operations import move_subject, operation, subjects_at_work
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.held_shares import HeldFor, held_shares, hold, release_held, release_held_for
 from vgpuctl.usecases.share.release import release_leases
@@ -199,7 +199,7 @@ def cut_short(services: Services, vms: Sequence[Vm]) -> list[tuple[Vm, tuple[Res
     They are on their way, or have shares held for them, or copies on another host.
     """
     with services.store.reading() as session:
-        alive = {one.subject for one in session.open_operations() if may_run(one)}
+        alive = subjects_at_work(session)
         found = [(vm, held_shares(session, vm)) for vm in vms]
     left = [(vm, held) for vm, held in found if vm.is_on_its_way or held or vm.former_hosts]
     return [(vm, held) for vm, held in left if not {vm.uuid, move_subject(vm)} & alive]
@@ -229,11 +229,6 @@ def _forget_move(services: Services, vm: Vm) -> None:
         now = session.vm(vm.request.tenant, vm.request.name)
         if now is not None and (now.uuid, now.state) == (vm.uuid, VmState.STOPPED) and now.former_hosts:
             session.set_vm_state(now.uuid, VmState.STOPPED, None, kept_until=now.ends_at)
-
-
-def move_subject(vm: Vm) -> str:
-    """Name in the journal of a VM's move or resize, which stopping and starting it do not share."""
-    return f"move:{vm.uuid}"
 
 
 def _relocate(services: Services, vm: Vm, plan: PlannedMove, reason: str) -> Vm:

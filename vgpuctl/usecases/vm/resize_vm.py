@@ -30,7 +30,7 @@ from vgpuctl.usecases.found.vm_values import sizes_of
 from vgpuctl.usecases.observed.capacities import rules_of
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
 from vgpuctl.usecases.placement.reservations import used_by
-from vgpuctl.usecases.running.operations import operation, refuse_while_busy
+from vgpuctl.usecases.running.operations import move_subject, operation, refuse_while_busy
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.seats.licences import take_seat
@@ -52,7 +52,6 @@ from vgpuctl.usecases.vm.move_vm import (
     carry_out,
     cut_short,
     finish_move,
-    move_subject,
     runs_on,
     start_again,
 )

@@ -11,10 +11,10 @@ from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.vm import RESTARTING, Hold, Vm, VmState
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.found.find_vm import refuse_suspended, refuse_unfinished
-from vgpuctl.usecases.running.operations import operation, refuse_while_busy
+from vgpuctl.usecases.running.operations import move_subject, operation, refuse_while_busy
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
-from vgpuctl.usecases.vm.move_vm import move_subject, runs_on
+from vgpuctl.usecases.vm.move_vm import runs_on
 from vgpuctl.usecases.vm.start_vm import refuse_closed, start_vm
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 

@@ -61,7 +61,7 @@ def target_of(
         interpreter = AUTO_PYTHON
     return HostTarget(
         name=name,
-        address=read.checked(_ADDRESS, host_name_fault) or name,
+        address=address_of(name, variables, decrypt),
         port=read.port(),
         user=read.checked(_USER, user_name_fault),
         private_key_file=read.text(_KEY_FILE),
@@ -74,6 +74,11 @@ def target_of(
         host_key_checking=read.truth(_KEY_CHECKING, default=True),
         groups=groups,
     )
+
+
+def address_of(name: str, variables: VariableSet, decrypt: Callable[[str], str] | None = None) -> str:
+    """Read a host's address alone: no vault of its passwords is opened. Raises as `target_of`."""
+    return _VariableReader(name, variables, decrypt).checked(_ADDRESS, host_name_fault) or name
 
 
 def readable_passwords(hosts: Iterable[VariableSet]) -> Iterator[str]:

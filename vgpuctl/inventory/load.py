@@ -205,7 +205,7 @@ class Inventory:
         would get the VM. Only hosts that declare none may share the address of their login, for ports of SSH.
         """
         link = self.move_link(host)
-        address = link.address or self.target(host).address
+        address = link.address or self._address(host)
         sharing = self._declaring_moves.get(comparable_address(address), {}) if link.network is not None else {}
         others = [name for name, declared in sharing.items() if name != host and (declared or link.address)]
         if others:
@@ -219,6 +219,9 @@ class Inventory:
             )
         return address
 
+    def _address(self, host: str) -> str:
+        return connection.address_of(host, self._merged(self._host(host)), self._decrypt)
+
     @cached_property
     def _declaring_moves(self) -> Mapping[str, Mapping[str, bool]]:
         """By address for moves the hosts that have it, and whether they declare it. Unreadable ones are left out."""
@@ -226,7 +229,7 @@ class Inventory:
         for name in self.hosts():
             try:
                 link = self.move_link(name)
-                address = link.address or self.target(name).address
+                address = link.address or self._address(name)
             except InventoryError:  # told where that host is asked for
                 continue
             if link.network is not None:

@@ -137,6 +137,14 @@ def test_warnings_go_to_stderr(reader: Operator, tmp_path: Path) -> None:
     )
 
 
+def test_two_hosts_with_one_address_for_moves_are_told(reader: Operator, tmp_path: Path) -> None:
+    path = tmp_path / "hosts.yml"
+    path.write_text("g:\n  hosts: {h1: , h2: }\n  vars: {vgpu_moves: {network: trusted, address: 10.0.8.1}}\n")
+    done = reader.does("show-inventory", "-i", str(path))
+    for one, other in (("h1", "h2"), ("h2", "h1")):
+        assert f"warning: {path}:3: hosts {one} and {other} have the same address for moves, 10.0.8.1" in done.err
+
+
 def test_a_name_that_is_group_and_host_is_told_by_every_command(reader: Operator, tmp_path: Path) -> None:
     path = tmp_path / "hosts"
     path.write_text("[gpu1]\nnode1 ansible_host=127.0.0.1 ansible_port=1\n[other]\ngpu1 ansible_host=127.0.0.1\n")

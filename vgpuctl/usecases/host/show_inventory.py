@@ -36,9 +36,18 @@ def list_like_ansible(services: Services, limit: str | None, *, with_secrets: bo
 
 
 def inventory_warnings(services: Services) -> Sequence[str]:
-    """The warnings about variables, those about hosts having been told; complete once the variables were read."""
-    told = services.inventory.structure_warnings
-    return [one for one in services.inventory.warnings if one not in told]
+    """The warnings about variables, those about hosts having been told; complete once the variables were read.
+
+    Also what is wrong with the chosen hosts' addresses for moves: two hosts that have the same look fine alone.
+    """
+    told, shared = services.inventory.structure_warnings, []
+    for name in services.hosts():
+        try:
+            if services.inventory.move_link(name).network is not None:
+                services.inventory.move_address(name)
+        except InventoryError as error:
+            shared.append(error.message)
+    return [*(one for one in services.inventory.warnings if one not in told), *shared]
 
 
 def _show(services: Services, name: str) -> InventoryHost:

@@ -177,7 +177,7 @@ def _settle(services: Services, vm: Vm, undoing: Undo, stayed: Sequence[CarriedS
 
 
 @dataclass(frozen=True)
-class _Parts:
+class _LookedAt:
     """What a VM gets on its new host. steps, undo: for the devices of its leases."""
 
     leases: Sequence[Lease]
@@ -187,7 +187,7 @@ class _Parts:
     undo: Sequence[Step]
 
 
-def _look(services: Services, plan: PlannedMove, moved: Vm, leases: Sequence[Lease]) -> _Parts:
+def _look(services: Services, plan: PlannedMove, moved: Vm, leases: Sequence[Lease]) -> _LookedAt:
     """Look at the new host once more. Raises what speaks against the VM there."""
     there = services.host(moved.host)
     facts, health = there.agent.facts_and_health()
@@ -198,7 +198,7 @@ def _look(services: Services, plan: PlannedMove, moved: Vm, leases: Sequence[Lea
     guest.check_parts(moved, facts, attachments)
     guest.refuse_other_domain(there, moved)
     steps, undo = plan_leases(moved, leases, facts, rules_of(services, moved.host))
-    return _Parts(leases, facts, attachments, steps, undo)
+    return _LookedAt(leases, facts, attachments, steps, undo)
 
 
 def _prepare(

@@ -10,7 +10,7 @@ import pytest
 
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
-from tests.e2e.small_vms import ACME, SIZE, operator
+from tests.e2e.small_vms import ACME, SIZE, operator, trust_network
 from tests.e2e.witness import FleetWitness
 from vgpuctl.usecases.vm.pending_gpus import AT_START, BY_GUEST
 
@@ -74,7 +74,11 @@ def test_a_resize_ends_it(operator: Operator, size: str) -> None:
 
 
 def test_a_move_and_a_drain_take_the_other_gpus_alone(operator: Operator) -> None:
-    operator.does("move-vm", *WEB, "--to", "sim-002", *NOW)
+    trust_network(operator)
+    (found,) = operator.json("move-vm", *WEB, "--check")["verdicts"]
+    assert (found["verdict"]["kind"], found["verdict"]["limits"][0]["code"]) == ("cold", "gpu-pending")
+    assert "T4-2Q" in found["verdict"]["limits"][0]["limit"] and "other-device" not in str(found)
+    assert operator.json("move-vm", *WEB, "--to", "sim-002", *NOW)["way"] == "cold"
     assert _leases(operator) == [(0, "A40-8Q", "running")]
     operator.does("attach-gpu", "web", "T4-2Q", *ACME)
     operator.does("restart-vm", *WEB, "--timeout", "0")

@@ -161,6 +161,7 @@ class MovingVm:
     """The VM as the store has it, which is always known.
 
     network: one that is on its host alone. max_downtime_s: the longest stop that its owner accepts in a live move.
+    pending: GPUs that are attached at its next start, or that its guest has yet to let go of.
     cluster: of which it is a node, in words. gang: of VMs that were started together. must_restart: its vGPU was reset
     while its guest ran.
     """
@@ -175,6 +176,7 @@ class MovingVm:
     is_suspended: bool = False
     must_restart: bool = False
     max_downtime_s: float | None = None
+    pending: tuple[str, ...] = ()
     cluster: str | None = None
     gang: str | None = None
 

@@ -56,6 +56,11 @@ BOUND_RULES = (
         "restart it: `vgpuctl restart-vm`; a cold move does that too", "", _OURS,
         whole(lambda case: case.vm.must_restart),
     ),
+    MoveRule(
+        "gpu-pending", _LIVE, "the attachment or detachment of {found} is pending",
+        "wait until its guest lets go of it, or restart the VM; a cold move does both", "", _OURS,
+        whole(lambda case: ", ".join(case.vm.pending) if case.vm.is_running else ""),
+    ),
 )  # fmt: skip
 
 

@@ -10,7 +10,7 @@ from vgpuctl.errors import HostError, NoCapacity, VgpuctlError
 from vgpuctl.guests.facts import move_facts
 from vgpuctl.model.event import EventFilter
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.lease import Lease
+from vgpuctl.model.lease import Lease, without_leaving
 from vgpuctl.model.move_link import MoveNetwork
 from vgpuctl.model.move_verdict import MoveVerdict
 from vgpuctl.model.natural_order import natural
@@ -30,10 +30,12 @@ from vgpuctl.usecases.domain.guest_state import refuse_other_build, variables_on
 from vgpuctl.usecases.network.ports import attachments_of
 from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.share.shares import describe_share
 from vgpuctl.usecases.vm.live_move import link_between
 from vgpuctl.usecases.vm.move_place import MoveSearch
 from vgpuctl.usecases.vm.move_volumes import plan_volumes, recorded_volumes
 from vgpuctl.usecases.vm.move_witnesses import compare, move_host, moved_gpu, shares_of
+from vgpuctl.usecases.vm.pending_gpus import is_pending
 
 _LOOK_OF_CODE = {
     Code.HOST_POOL: "host-closed",
@@ -190,7 +192,8 @@ def _place(search: MoveSearch, vm: Vm, name: str, gpus: Sequence[str]) -> Placem
 
 
 def _read_source(services: Services, vm: Vm, max_downtime_s: float | None) -> _Source:
-    leases = _leases_of(services, vm)
+    live = _leases_of(services, vm)
+    leases = without_leaving(live)
     attachments = attachments_of(services, vm)
     facts = read_facts(services, vm.host)
     hypervisor = services.host(vm.host).hypervisor
@@ -200,7 +203,7 @@ def _read_source(services: Services, vm: Vm, max_downtime_s: float | None) -> _S
     moving = _moving(services, vm, attachments, max_downtime_s, is_running=is_running)
     if not is_running:
         return _Source(vm, leases, attachments, moving, facts, here, None, MovedDomain(), None)
-    domain = move_facts.read_moved_domain(hypervisor, vm.uuid, own=shares_of(leases))
+    domain = move_facts.read_moved_domain(hypervisor, vm.uuid, own=shares_of(live))
     xml, rate = hypervisor.xml(vm.domain_name), move_facts.read_dirty_rate(hypervisor, vm.uuid)
     return _Source(vm, leases, attachments, moving, facts, here, xml, domain, rate)
 
@@ -211,7 +214,7 @@ def judge_by_kept_facts(services: Services, vm: Vm, to: str | None, against: str
     What only the hosts can tell is a limit of its own, so a running VM's verdict is never `live`. to: None for a VM
     that has no place; against: why.
     """
-    attachments, leases = attachments_of(services, vm), _leases_of(services, vm)
+    attachments, leases = attachments_of(services, vm), without_leaving(_leases_of(services, vm))
     with services.store.reading() as session:
         known, there = session.facts(vm.host), None if to is None else session.facts(to)
     facts = None if known is None else known.facts
@@ -248,7 +251,7 @@ def _moving(
     services: Services, vm: Vm, attachments: Sequence[Attachment], max_downtime_s: float | None, *, is_running: bool
 ) -> MovingVm:
     with services.store.reading() as session:
-        volumes = session.volumes(vm_uuid=vm.uuid, host=vm.host)
+        volumes, leases = session.volumes(vm_uuid=vm.uuid, host=vm.host), session.leases(vm_uuid=vm.uuid)
         node = session.node_of_vm(vm.uuid)
         pool = None if node is None else session.node_pool(node.tenant, node.pool)
     bound = [one.network.printed_name for one in attachments if one.network.request.host is not None]
@@ -263,6 +266,7 @@ def _moving(
         must_restart=vm.must_restart,
         has_disk_snapshots=any(one.kind is VolumeKind.OVERLAY for one in volumes),
         max_downtime_s=max_downtime_s,
+        pending=tuple(describe_share(one) for one in leases if is_pending(one, was_running=is_running)),
         cluster=None if pool is None else _cluster(pool),
         gang=vm.gang,
     )

@@ -91,6 +91,7 @@ FORBIDDEN: dict[str, MoveCase] = {
     "disk-snapshots": with_vm(has_disk_snapshots=True),
     "suspended": with_vm(is_suspended=True),
     "vm-is-off": with_vm(is_running=False),
+    "gpu-pending": with_vm(pending=("T4-2Q on 0000:41:00.4",)),
     "no-equal-card": replace(LIVE, gpus=(WHOLE,), looks={**LIVE.looks, "no-equal-share": "no A40 is free"}),
     "nvml-no-cold": with_gpu(compatibility=Compatibility(0x8, 0)),
     "nvml-host-driver": _refused(0x1),

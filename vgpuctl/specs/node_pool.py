@@ -244,8 +244,9 @@ def changed_pool(there: NodePool, given: Mapping[str, Any]) -> NodePool:
 
 
 def list_fixed_differences(there: NodePool, wanted: NodePool) -> list[str]:
-    """One line per field that differs and that a pool cannot change."""
-    return [*comparison.list_differences(_FIXED, there, wanted), *_list_vm_differences(there, wanted)]
+    """One line per field that differs and that a pool cannot change: all of its VM but the limit of a live move."""
+    vm = replace(wanted, request=replace(wanted.request, max_downtime_s=there.request.max_downtime_s))
+    return [*comparison.list_differences(_FIXED, there, wanted), *_list_vm_differences(there, vm)]
 
 
 def declared_pool(there: NodePool, wanted: NodePool) -> NodePool:
@@ -260,7 +261,9 @@ def declared_pool(there: NodePool, wanted: NodePool) -> NodePool:
     }
     if wanted.join.token not in (None, there.join.token):
         kept.pop("token_expires_at", None)
-    return replace(wanted, request=there.request, join=replace(wanted.join, **kept))
+    limit_s = wanted.request.max_downtime_s or there.request.max_downtime_s
+    request = replace(there.request, max_downtime_s=limit_s)
+    return replace(wanted, request=request, join=replace(wanted.join, **kept))
 
 
 def list_pool_differences(there: NodePool, wanted: NodePool) -> list[str]:

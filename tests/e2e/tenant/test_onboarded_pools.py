@@ -56,6 +56,11 @@ def test_a_pool_of_the_file_is_made_once_changed_and_pruned(operator: Operator, 
     assert _outcomes(operator.json(*onboard)) == {"gpu": "changed"}
     assert operator.json(*onboard)["changed"] is False
     assert vms(operator)["gpu-001"]["uuid"] == node["uuid"]
+    limited = f"{TENANT}max_downtime: 30s\n" + POOL.replace("max: 3", "max: 4").replace("team=vision", "team=sound")
+    file.write_text(limited)
+    assert _outcomes(operator.json(*onboard)) == {"gpu": "changed"}, "nodes that are there keep their limit"
+    assert operator.json(*onboard)["changed"] is False
+    assert operator.json("list-node-pools")[0]["pool"]["request"]["max_downtime_s"] == 30
 
     file.write_text(TENANT)
     kept = operator.json(*onboard, "--prune", "--dry-run")

@@ -18,3 +18,9 @@ def libvirt_of(inventory: Path, host: str) -> Iterator[Hypervisor]:
     settings = SshSettings(known_hosts_file=Path("/nonexistent"), ssh_config_file=Path("/dev/null"))
     with Connection(target, settings=settings) as connection, connection.libvirt_uri() as uri, Hypervisor(uri) as there:
         yield there
+
+
+def domains_on(inventory: Path, host: str) -> dict[str, str]:
+    """The state of every domain of a host, by name."""
+    with libvirt_of(inventory, host) as there:
+        return {one.name: str(one.state) for one in there.domains()}

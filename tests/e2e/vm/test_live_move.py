@@ -1,20 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running VM moves to another host without a stop: with all it has, verified there, and nothing stays behind."""
 
-import contextlib
-import signal
-import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 import vgpuctl_lab as lab
-from tests.e2e.kills import KILLED_RUN, kill_after, kill_points, side_effects, stop_after
-from tests.e2e.libvirt_of import libvirt_of
+from tests.e2e.kills import kill_after
+from tests.e2e.libvirt_of import domains_on
 from tests.e2e.node.pools import api, pool, round_of, vms
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SEEDED, SIZE, operator, trust_network
@@ -37,11 +33,6 @@ DELETE = ("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
 def trusted(operator: Operator) -> None:
     """The hosts' inventory trusts their network with moves."""
     trust_network(operator)
-
-
-def _domains(operator: Operator, host: str) -> dict[str, str]:
-    with libvirt_of(operator.inventory, host) as there:
-        return {one.name: str(one.state) for one in there.domains()}
 
 
 def test_a_running_vm_moves_with_everything_and_is_never_stopped(
@@ -67,7 +58,10 @@ def test_a_running_vm_moves_with_everything_and_is_never_stopped(
     assert [(one["host"], one["share"]["profile"], one["state"]) for one in listed["leases"]] == [
         (target, "A40-8Q", "running")
     ]
-    assert (_domains(operator, target), _domains(operator, source)) == ({"acme.web": "running"}, {})
+    assert (domains_on(operator.inventory, target), domains_on(operator.inventory, source)) == (
+        {"acme.web": "running"},
+        {},
+    )
     (told,) = operator.json("list-events", "--kind", "vm-moved-live")
     assert (told["before"]["host"], told["after"]["host"], told["detail"]) == (source, target, "new fans")
     assert operator.json("list-events", "--kind", "vm-stopped") == []
@@ -93,176 +87,6 @@ def test_an_upgrade_says_how_vms_leave_their_hosts(operator: Operator) -> None:
     cold = leaves()["acme/web"]
     assert (cold["leaves"], "names no network" in cold["not_live"]) == ("cold", True)
     operator.delete_all_vms()
-
-
-def test_a_move_that_is_killed_anywhere_leaves_one_running_vm(operator: Operator, fleet_witness: FleetWitness) -> None:
-    before = fleet_witness.state()
-    operator.does(*CREATE)
-    effects = side_effects(operator, *MOVE)
-    assert "run" in effects
-
-    points: list[int | str] = ["run", *kill_points(effects, most=6)]
-    for point in points:
-        (was,) = operator.json("list-vms")
-        kill_after(operator, point, *MOVE)
-        text = f"after side effect {point} of {effects}"
-        operator.does("repair")
-        (listed,) = operator.json("list-vms", "--refresh")
-        host = listed["vm"]["host"]
-        assert (listed["vm"]["state"], listed["vm"]["problem"], listed["observed"]) == ("running", None, "running"), (
-            text
-        )
-        assert [(one["host"], one["state"]) for one in listed["leases"]] == [(host, "running")], text
-        everywhere = {name: _domains(operator, name) for name in ("sim-001", "sim-002", "sim-003")}
-        assert {name: found for name, found in everywhere.items() if found} == {host: {"acme.web": "running"}}, text
-        assert operator.json("list-reservations") == operator.json("repair") == [], text
-        assert was["vm"]["uuid"] == listed["vm"]["uuid"]
-    operator.does(*DELETE)
-    operator.does("gc", "--yes")
-    assert fleet_witness.state() == before
-
-
-def test_what_libvirt_left_halted_on_the_old_host_is_ended(operator: Operator, fleet_witness: FleetWitness) -> None:
-    """The client died when the target let the VM run: nobody told the source, which keeps it halted for ever."""
-    before = fleet_witness.state()
-    (made,) = operator.json(*CREATE)
-    uuid, source = made["vm"]["uuid"], made["vm"]["host"]
-    kill_after(operator, "run", *MOVE)
-    with libvirt_of(operator.inventory, source) as there:
-        left = f"<name>acme.web</name><uuid>{uuid}</uuid><memory>98304</memory><os><type>hvm</type></os>"
-        there.connection.createXML(f"<domain type='kvm'>{left}</domain>").suspend()
-    assert _domains(operator, source) == {"acme.web": "paused"}
-    operator.does("repair")
-    (listed,) = operator.json("list-vms", "--refresh")
-    assert (listed["vm"]["host"] != source, listed["vm"]["problem"], listed["observed"]) == (True, None, "running")
-    assert _domains(operator, source) == {}
-    assert operator.json("list-reservations") == operator.json("repair") == []
-    operator.does(*DELETE)
-    assert fleet_witness.state() == before
-
-
-def test_a_vm_that_waits_on_its_new_host_goes_on_there(operator: Operator) -> None:
-    """The client died when its old host had nothing of it any more, and before it was let go on the new one."""
-    (made,) = operator.json(*CREATE)
-    uuid, source = made["vm"]["uuid"], made["vm"]["host"]
-    kill_after(operator, "run", *MOVE)
-    (target,) = [name for name in HOSTS if _domains(operator, name)]
-    with libvirt_of(operator.inventory, target) as there:
-        there.connection.lookupByUUIDString(uuid).suspend()
-    assert (source != target, _domains(operator, target)) == (True, {"acme.web": "paused"})
-    operator.does("repair")
-    (listed,) = operator.json("list-vms", "--refresh")
-    assert (listed["vm"]["host"], listed["vm"]["problem"], listed["observed"]) == (target, None, "running")
-    assert operator.json("list-reservations") == operator.json("repair") == []
-    operator.does(*DELETE)
-
-
-def test_a_vm_that_has_ended_on_its_new_host_keeps_its_newer_disk(operator: Operator) -> None:
-    """The client died when the VM ran there already; its guest powered off before anybody looked."""
-    (made,) = operator.json(*CREATE)
-    uuid, source = made["vm"]["uuid"], made["vm"]["host"]
-    kill_after(operator, "run", *MOVE)
-    (target,) = [name for name in HOSTS if _domains(operator, name)]
-    with libvirt_of(operator.inventory, target) as there:
-        there.connection.lookupByUUIDString(uuid).destroy()
-    said = operator.does("repair").out
-    assert (source != target, f"it came to {target}, but it has ended there since" in " ".join(said.split())) == (
-        True, True,
-    )  # fmt: skip
-    (listed,) = operator.json("list-vms", "--refresh")
-    assert (listed["vm"]["host"], listed["observed"]) == (target, "shut-off")
-    operator.does("repair")
-    operator.does("start-vm", "web", *ACME)
-    assert _domains(operator, target) == {"acme.web": "running"}
-    assert operator.json("repair") == []
-    operator.does(*DELETE)
-
-
-def test_what_a_move_has_on_its_new_host_is_no_leftover(operator: Operator, fleet_witness: FleetWitness) -> None:
-    """Neither while the move is at work, nor while it waits for `repair`: the VM may have gone on there."""
-    before = fleet_witness.state()
-    (made,) = operator.json(*CREATE)
-    source, target = made["vm"]["host"], "sim-002" if made["vm"]["host"] == "sim-001" else "sim-001"
-    gc = ("gc", "-l", target)
-    drain = ("drain-host", target, "--reason", "new fans", "--yes")
-    evacuate = ("quarantine-gpu", target, "0000:41:00.0", "--reason", "hot", "--evacuate", "--yes")
-    moving = stop_after(operator, "apply", *MOVE, "--to", target)
-    try:
-        assert operator.json(*gc, "--kind", "vgpu", "--dry-run") == []
-    finally:
-        moving.send_signal(signal.SIGCONT)
-        moving.wait()
-    operator.does(*MOVE, "--to", source)
-
-    move = f"the move of acme/web between {source} and {target}, which"
-    moving = stop_after(operator, "run", *MOVE, "--to", target)
-    try:
-        held = operator.json("list-reservations")
-        (found,) = operator.json(*gc, "--dry-run")
-        assert (found["kind"], found["left"]) == (
-            "domain", f"it belongs to {move} is in progress: the command that moves it finishes it",
-        )  # fmt: skip
-        for command in (drain, evacuate):
-            (row,) = operator.ends(10, *command)["vms"]
-            assert (row["subject"], row["verdict"], row["outcome"]) == ("shares of acme/web", "stay", "left")
-            assert row["reason"] == "a move of acme/web keeps them, which is in progress: wait for its end"
-        assert operator.json("list-reservations") == held
-    finally:
-        moving.kill()
-        moving.wait()
-    for _look in range(3):
-        operator.does("list-vms", "--refresh")
-        (found,) = operator.json(*gc, "--dry-run")
-    assert found["left"] == f"it belongs to {move} was cut short: `vgpuctl repair` finishes it"
-    assert "`vgpuctl repair` finishes it" in operator.ends(10, *drain)["vms"][0]["reason"]
-    assert [one for one in operator.json("list-events", "--kind", "vm-observed") if one["host"] == target] == []
-    with libvirt_of(operator.inventory, target) as there:
-        there.connection.lookupByUUIDString(made["vm"]["uuid"]).destroy()
-    assert [one["outcome"].partition(":")[0] for one in operator.json(*gc, "--yes")] == ["left alone"]
-    assert operator.json(*gc, "--kind", "volume", "--kind", "vgpu", "--yes") == []
-    operator.does("repair")
-    operator.does("uncordon-host", target)
-    operator.does("unquarantine-gpu", target, "0000:41:00.0", "--reason", "cool")
-    operator.does("start-vm", "web", *ACME)
-    assert _domains(operator, target) == {"acme.web": "running"}
-    operator.does(*DELETE)
-    assert fleet_witness.state() == before
-
-
-def test_an_interrupt_after_the_vm_is_there_rolls_nothing_back(operator: Operator) -> None:
-    """Without a GPU every inverse would work, and the store would have it where it is not."""
-    operator.does("create-vm", "web", *ACME, *SEEDED)
-    effects = side_effects(operator, *MOVE)
-    for point in ("run", str(effects.index("run") + 2)):
-        interrupted = operator.run(f"int:{point}", *MOVE, program=KILLED_RUN)
-        assert "rolled back completely" not in interrupted.err, interrupted.err
-        operator.does("repair")
-        (listed,) = operator.json("list-vms", "--refresh")
-        running = [name for name in HOSTS if _domains(operator, name)]
-        assert (listed["observed"], [listed["vm"]["host"]]) == ("running", running), interrupted.err
-    operator.does(*DELETE)
-
-
-def test_a_vm_that_an_older_store_has_elsewhere_is_not_started_twice(operator: Operator, tmp_path: Path) -> None:
-    """No look at the hosts has seen it where it runs: its own host has no definition of it, so all are asked."""
-    operator.does("create-vm", "web", *ACME, *SEEDED)
-    older, newer = tmp_path / "older.db", tmp_path / "newer.db"
-    store = Path(operator.database.removeprefix("sqlite:///"))
-    _copy_store(store, older)
-    moved = operator.json(*MOVE)
-    _copy_store(store, newer)
-    _copy_store(older, store)
-    operator.does("repair")
-    refused = operator.is_refused("start-vm", "web", *ACME)
-    assert f"would run twice: the store has it on {moved['from']}, and on {moved['to']} domain" in refused["message"]
-    assert "reconcile-store --begin" in refused["hint"]
-    _copy_store(newer, store)
-    operator.does(*DELETE)
-
-
-def _copy_store(source: Path, target: Path) -> None:
-    with contextlib.closing(sqlite3.connect(source)) as here, contextlib.closing(sqlite3.connect(target)) as there:
-        here.backup(there)
 
 
 @pytest.fixture

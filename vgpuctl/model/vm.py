@@ -291,6 +291,11 @@ class Vm:
         return self.is_on_its_way and self.host != host and self.problem == on_its_way(host, self.host)
 
     @property
+    def has_come(self) -> bool:
+        """True if it is on the new host of a move that has not ended."""
+        return any(self.left(one) or self.problem in (has_moved(one), came_live_from(one)) for one in self.former_hosts)
+
+    @property
     def former_hosts(self) -> tuple[str, ...]:
         """The other host of a move that has not ended: it may have copies of the VM's volumes, variables and TPM."""
         match = _HOSTS_OF_A_MOVE.fullmatch(self.problem or "")

@@ -166,6 +166,48 @@ def test_what_a_move_has_on_its_new_host_is_no_leftover(operator: Operator, flee
     assert fleet_witness.state() == before
 
 
+def test_a_command_that_finishes_a_move_first_goes_on_with_the_vm_where_it_is(operator: Operator) -> None:
+    """Its run was killed when the VM ran on its new host already, and the store had it on the old one."""
+    (made,) = operator.json(*CREATE)
+    old, uuid = made["vm"]["host"], made["vm"]["uuid"]
+
+    def has_come() -> str:
+        """The host that it is on; nothing has moved it again."""
+        (listed,) = operator.json("list-vms", "--refresh")
+        host, share = listed["vm"]["host"], listed["leases"][0]["host"]
+        (move,) = operator.json("list-events", "--kind", "vm-moved-live", "--limit", "1")
+        assert (host != old, share, listed["observed"]) == (True, host, "running")
+        assert (move["after"]["host"], move["detail"]) == (host, "repaired")
+        assert {name: found for name in HOSTS if (found := domains_on(operator.inventory, name))} == {
+            host: {"acme.web": "running"}
+        }
+        assert (listed["vm"]["uuid"], operator.json("repair")) == (uuid, [])
+        return str(host)
+
+    kill_after(operator, "run", *MOVE)
+    operator.does("resize-vm", "web", *ACME, "--memory", "128MiB", "--restart", "--shutdown-timeout", "0")
+    old = has_come()
+    assert operator.json("list-vms")[0]["vm"]["request"]["memory_mib"] == 128
+    kill_after(operator, "run", *MOVE)
+    done = operator.json(*MOVE)
+    assert (done["changed"], done["from"], done["to"]) == (True, old, has_come())
+    old = done["to"]
+    for command, back in (
+        (("drain-host", "{}", "--reason", "new fans", "--yes"), ("uncordon-host", "{}")),
+        (
+            ("quarantine-gpu", "{}", "0000:41:00.0", "--reason", "hot", "--evacuate", "--yes"),
+            ("unquarantine-gpu", "{}", "0000:41:00.0", "--reason", "cool"),
+        ),
+    ):
+        kill_after(operator, "run", *MOVE)
+        (row,) = operator.json(*(one.format(old) for one in command))["vms"]
+        assert (row["subject"], row["outcome"], row["to"]) == ("acme/web", "moved", has_come())
+        assert row["reason"] == "an earlier move has ended there"
+        operator.does(*(one.format(old) for one in back))
+        old = row["to"]
+    operator.does(*DELETE)
+
+
 def test_an_interrupt_after_the_vm_is_there_rolls_nothing_back(operator: Operator) -> None:
     """Without a GPU every inverse would work, and the store would have it where it is not."""
     operator.does("create-vm", "web", *ACME, *SEEDED)

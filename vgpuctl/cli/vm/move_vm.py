@@ -88,7 +88,7 @@ def command(
     moved live, what forbids that, and what helps.
     """
     from vgpuctl.cli.forms.services import services
-    from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, cut_short, finish_move, move_vm
+    from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, move_vm, settled
 
     if is_check:
         _check(chosen, to, max_downtime_s, trusts_hosts=trusts_hosts, as_json=as_json, **where)
@@ -96,12 +96,9 @@ def command(
     with services(rehearses=dry_run, **where) as opened:
 
         def move(vm: "Vm") -> JsonMove:
-            done = None
-            if to == vm.host:
-                left = cut_short(opened, [vm])
-                for _vm, held in left:
-                    finish_move(opened, vm, held)
-            else:
+            source, has_come, done = vm.host, vm.has_come, None
+            vm, was_cut_short = settled(opened, vm)
+            if to != vm.host and not (to is None and (has_come or vm.host != source)):
                 wanted = MoveOptions(
                     MoveWay(way or MoveWay.KINDEST), shutdown_timeout_s, reason, drain_s, max_downtime_s, trusts_hosts
                 )
@@ -109,13 +106,11 @@ def command(
                 if done.live is not None:
                     done.live.state.require(done.live.vm)
             if done is None:
-                say(
-                    f"{vm.printed_name}: {'its move is finished' if left and not dry_run else 'no change'}, "
-                    f"it is on {vm.host}"
-                )
+                found = "its move is finished" if was_cut_short and not dry_run else "no change"
+                say(f"{vm.printed_name}: {found}, it is on {vm.host}{'' if vm.problem is None else f': {vm.problem}'}")
                 return {
-                    "changed": bool(left),
-                    "from": vm.host,
+                    "changed": was_cut_short,
+                    "from": source,
                     "to": vm.host,
                     "storage": "none",
                     "way": None,

@@ -18,7 +18,16 @@ from vgpuctl.usecases.placement.move_reservation import move_reservation
 from vgpuctl.usecases.running.operations import move_subject, subjects_at_work
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.held_shares import is_for_resize, kept_for_vms
-from vgpuctl.usecases.vm.move_vm import DoneMove, MoveOptions, MoveWay, choose_way, cut_short, finish_move, move_vm
+from vgpuctl.usecases.vm.move_vm import (
+    DoneMove,
+    MoveOptions,
+    MoveWay,
+    choose_way,
+    cut_short,
+    finish_move,
+    move_vm,
+    settled,
+)
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
 STOPPED_BY_DRAIN = "its host was drained: "
@@ -129,7 +138,7 @@ def vms_of(services: Services, host: str) -> list[Vm]:
         return sorted(session.vms(host=host), key=lambda vm: (-vm.request.priority, natural_path(vm.printed_name)))
 
 
-def _left(services: Services, host: str) -> list[tuple[Vm, tuple[Reservation, ...]]]:
+def _left(services: Services, host: str) -> list[Vm]:
     """The VMs that an earlier run took from a host and did not start on their new one, the most important first."""
     with services.store.reading() as session:
         vms = sorted(
@@ -146,11 +155,11 @@ def start_left(services: Services, host: str, done_with: Sequence[Vm]) -> list[D
     """
     done = []
     known = {vm.uuid for vm in done_with}
-    for vm, held in _left(services, host):
+    for vm in _left(services, host):
         if vm.uuid in known:
             continue
         try:
-            finish_move(services, vm, held)
+            finish_move(services, vm)
         except VgpuctlError as error:
             done.append(not_started(vm, error))
         else:
@@ -181,19 +190,24 @@ def _is_to_stop(services: Services, vm: Vm, options: DrainOptions) -> bool:
 
 def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Drained:
     """Move one VM; stop it where it cannot move and that is wanted."""
-    if _stays(vm, options):
-        why = "it is stopped, and stays so on this host"
-        return Drained(vm.printed_name, Verdict.STAY, reason=why, outcome="stays stopped")
+    host = vm.host
     try:
-        why = f"{vm.host} is drained: {reason}"
+        if not _stays(vm, options):
+            vm, _was_cut_short = settled(services, vm)
+        if vm.host != host:
+            return came_before(vm)
+        if _stays(vm, options):
+            why = "it is stopped, and stays so on this host"
+            return Drained(vm.printed_name, Verdict.STAY, reason=why, outcome="stays stopped")
+        why = f"{host} is drained: {reason}"
         wanted = MoveOptions(options.way, options.timeout_s, why, options.drain_s)
         done = move_vm(services, vm, wanted)
     except VgpuctlError as error:
-        services.note_silent(vm.host, error)
+        services.note_silent(host, error)
         services.say(error.line_of(vm.printed_name))
         with services.store.reading() as session:
-            now = next((one for one in session.vms() if one.uuid == vm.uuid), vm)
-        if now.host != vm.host:
+            now = session.vm_of(vm.uuid) or vm
+        if now.host != host:
             return not_started(now, error)
         if now.state is not VmState.RUNNING or not options.stops:
             why = error.reason_of(vm.printed_name)
@@ -202,6 +216,11 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
             return Drained(vm.printed_name, Verdict.STAY, reason=why, outcome="left")
         return _stop(services, now, options, reason, error)
     return as_moved(vm, done, not_live=done.way.against)
+
+
+def came_before(vm: Vm) -> Drained:
+    """Say of a VM that an earlier move, which was cut short, had brought it to the host that it is on."""
+    return Drained(vm.printed_name, Verdict.MOVE, vm.host, reason="an earlier move has ended there", outcome="moved")
 
 
 def as_moved(vm: Vm, done: DoneMove, *, not_live: str | None) -> Drained:

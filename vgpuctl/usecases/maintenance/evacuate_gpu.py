@@ -11,9 +11,17 @@ from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.move_verdict import MoveKind
 from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.vm import RESTARTING, Hold, Vm, VmState
-from vgpuctl.usecases.maintenance.drain_host import CardWay, Drained, DrainOptions, Verdict, as_moved, held_for_moves
+from vgpuctl.usecases.maintenance.drain_host import (
+    CardWay,
+    Drained,
+    DrainOptions,
+    Verdict,
+    as_moved,
+    came_before,
+    held_for_moves,
+)
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, move_vm, runs_on
+from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, move_vm, runs_on, settled
 from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 from vgpuctl.usecases.vm.suspend_vm import suspend_vm
@@ -29,7 +37,8 @@ def evacuate_gpu(services: Services, host: str, address: str, options: DrainOpti
     """
     why = f"{address} of {host} is in quarantine: {reason}"
     with services.asking_once():
-        done = [_leave(services, vm, options, why) for vm in services.in_turn(vms_on(services, host, address), "VM")]
+        vms = services.in_turn(vms_on(services, host, address), "VM")
+        done = [_leave(services, vm, address, options, why) for vm in vms]
     return done + held_for_moves(services, host, address)
 
 
@@ -41,7 +50,15 @@ def vms_on(services: Services, host: str, address: str) -> Sequence[Vm]:
     return sorted(found, key=lambda vm: (-vm.request.priority, natural_path(vm.printed_name)))
 
 
-def _leave(services: Services, vm: Vm, options: DrainOptions, why: str) -> Drained:
+def _leave(services: Services, vm: Vm, address: str, options: DrainOptions, why: str) -> Drained:
+    host = vm.host
+    try:
+        if vm.has_to_run:
+            vm, _was_cut_short = settled(services, vm)
+    except VgpuctlError as error:
+        return Drained(vm.printed_name, Verdict.STAY, reason=error.reason_of(vm.printed_name), outcome="left")
+    if vm.uuid not in {one.uuid for one in vms_on(services, host, address)}:
+        return came_before(vm)
     if vm.state is VmState.STOPPED and not vm.is_on_its_way:
         kept = f"it is off; `vgpuctl stop-vm {vm.printed_name} --hold release` lets it start with another GPU"
         return Drained(vm.printed_name, Verdict.STAY, reason=kept, outcome="stays stopped")

@@ -12,7 +12,6 @@ from vgpuctl.guests.live.nics import LiveNics
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.plural import counted
-from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.vm import SUSPENDED, Vm, VmState
 from vgpuctl.usecases.disk.tenant_disks import has_let_go, settle_detach, tenant_disks
 from vgpuctl.usecases.domain import guest
@@ -143,11 +142,9 @@ def _finish_preemptions(services: Services, timeout_s: float, *, dry_run: bool) 
 def _finish_moves(services: Services, vms: Sequence[Vm], *, dry_run: bool) -> list[Repair]:
     """Start VMs that a dead run stopped to move or resize them, and give back what it held for them."""
     repairs = []
-    with services.store.reading() as session:
-        now = {vm.uuid: vm for vm in session.vms()}
-    for vm, held in cut_short(services, [now[vm.uuid] for vm in vms if vm.uuid in now]):
+    for vm in cut_short(services, vms):
         if vm.state is VmState.RUNNING and vm.former_hosts:
-            repairs.append(_finish_live_move(services, vm, held, dry_run=dry_run))
+            repairs.append(_finish_live_move(services, vm, dry_run=dry_run))
             continue
         what = "shares are held for a move or a resize that ended"
         if vm.is_on_its_way:
@@ -157,7 +154,7 @@ def _finish_moves(services: Services, vms: Sequence[Vm], *, dry_run: bool) -> li
         outcome = "started" if vm.is_on_its_way else "finished" if vm.former_hosts else "released"
         try:
             if not dry_run:
-                finish_move(services, vm, held)
+                finish_move(services, vm)
             elif vm.is_on_its_way:
                 services.require_libvirt(vm.host)
         except VgpuctlError as error:
@@ -167,14 +164,14 @@ def _finish_moves(services: Services, vms: Sequence[Vm], *, dry_run: bool) -> li
     return repairs
 
 
-def _finish_live_move(services: Services, vm: Vm, held: Sequence[Reservation], *, dry_run: bool) -> Repair:
+def _finish_live_move(services: Services, vm: Vm, *, dry_run: bool) -> Repair:
     """End a live move that a dead run began, by where libvirt runs the VM."""
     outcome = "would be finished"
     try:
         for name in (vm.host, *vm.former_hosts) if dry_run else ():
             services.require_libvirt(name)
         if not dry_run:
-            outcome = f"finished: {finish_move(services, vm, held)}"
+            outcome = f"finished: {finish_move(services, vm)}"
     except VgpuctlError as error:
         services.forget_host(vm.host)
         outcome = f"failed: {error.message}"

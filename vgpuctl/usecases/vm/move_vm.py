@@ -113,12 +113,16 @@ def move_vm(
     """Move a VM. One that ran runs again, on the new host, or on its old one when the move fails.
 
     to: the host it must go to. gpus: the addresses of the GPUs there, () for any.
-    Raises what `plan_move` raises, with nothing changed, and the errors of the hosts.
+    Raises what `plan_move` raises, with nothing changed, the errors of the hosts, and ConcurrentChange for a VM that an
+    earlier move has brought to another host than `vm` says.
     """
-    for one, held in cut_short(services, [vm]):
-        finish_move(services, one, held)
-        with services.store.reading() as session:
-            vm = session.vm(vm.request.tenant, vm.request.name) or vm
+    seen_on = vm.host
+    vm, _was_cut_short = settled(services, vm)
+    if vm.host != seen_on:
+        raise ConcurrentChange(
+            f"{vm.printed_name} has come from {seen_on} to {vm.host} by another move",
+            hint=f"run the same command again if it is to leave {vm.host} too",
+        )
     with operation(services, "move-vm", replace(vm, uuid=move_subject(vm))):
         way = choose_way(services, vm, options, to, gpus)
         plan = plan_move(services, vm, to=way.to, gpus=gpus)
@@ -193,19 +197,19 @@ def carry_out(services: Services, plan: PlannedMove, options: MoveOptions) -> Vm
     return moved
 
 
-def cut_short(services: Services, vms: Sequence[Vm]) -> list[tuple[Vm, tuple[Reservation, ...]]]:
-    """Those of these VMs that no run moves or resizes now, but one that died did.
+def cut_short(services: Services, vms: Sequence[Vm]) -> list[Vm]:
+    """Those of these VMs that no run moves or resizes now, but one that died did, as the store has them now.
 
     They are on their way, or have shares held for them, or copies on another host.
     """
     with services.store.reading() as session:
         alive = subjects_at_work(session)
-        found = [(vm, held_shares(session, vm)) for vm in vms]
-    left = [(vm, held) for vm, held in found if vm.is_on_its_way or held or vm.former_hosts]
-    return [(vm, held) for vm, held in left if not {vm.uuid, move_subject(vm)} & alive]
+        stored = [now for vm in vms if (now := session.vm_of(vm.uuid)) is not None]
+        left = [vm for vm in stored if vm.is_on_its_way or vm.former_hosts or held_shares(session, vm)]
+    return [vm for vm in left if not {vm.uuid, move_subject(vm)} & alive]
 
 
-def finish_move(services: Services, vm: Vm, held: Sequence[Reservation]) -> str:
+def finish_move(services: Services, vm: Vm) -> str:
     """End a move or resize that was cut short: the VM is whole where it is, and starts there if it ran.
 
     Shares that are held for it are given back, and its copies on the other host are removed. Returns where it is, in
@@ -213,7 +217,11 @@ def finish_move(services: Services, vm: Vm, held: Sequence[Reservation]) -> str:
     """
     if vm.state is VmState.RUNNING and vm.former_hosts:
         with operation(services, "move-vm", vm):
-            return settle_live_move(services, vm, held)
+            vm, held = _as_left(services, vm)  # another run may have ended it since it was seen
+            if vm.state is VmState.RUNNING and vm.former_hosts:
+                return settle_live_move(services, vm, held)
+        return f"it is on {vm.host}"
+    vm, held = _as_left(services, vm)
     release_held(services, vm, held)
     drop_copies(services, vm, vm.former_hosts)
     if vm.is_on_its_way:
@@ -221,6 +229,25 @@ def finish_move(services: Services, vm: Vm, held: Sequence[Reservation]) -> str:
     elif vm.former_hosts and vm.state is VmState.STOPPED:
         _forget_move(services, vm)
     return f"it is on {vm.host}"
+
+
+def settled(services: Services, vm: Vm) -> tuple[Vm, bool]:
+    """Finish what a dead run has left of a VM's move or resize. Returns the VM as it is then, and whether any was left.
+
+    Every command goes on with that row, never with the one before: the VM may be on another host, with other leases.
+    Raises what `finish_move` raises.
+    """
+    left = cut_short(services, [vm])
+    for one in left:
+        finish_move(services, one)
+    return _as_left(services, vm)[0], bool(left)
+
+
+def _as_left(services: Services, vm: Vm) -> tuple[Vm, tuple[Reservation, ...]]:
+    """A VM as the store has it now, and the shares that are held for it."""
+    with services.store.reading() as session:
+        now = session.vm_of(vm.uuid) or vm
+        return now, held_shares(session, now)
 
 
 def _forget_move(services: Services, vm: Vm) -> None:

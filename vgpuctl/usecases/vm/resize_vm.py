@@ -50,9 +50,8 @@ from vgpuctl.usecases.vm.move_plan import PlannedMove, plan_move
 from vgpuctl.usecases.vm.move_vm import (
     MoveOptions,
     carry_out,
-    cut_short,
-    finish_move,
     runs_on,
+    settled,
     start_again,
 )
 from vgpuctl.usecases.vm.resize_place import NewPlace, give_numa_again, place_here
@@ -212,8 +211,7 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
     StateError for a VM that runs without `may_restart`, and the errors of the hosts.
     """
     refuse_while_busy(services, vm)
-    for one, left in cut_short(services, [vm]):
-        finish_move(services, one, left)
+    vm, _was_cut = settled(services, vm)
     with operation(services, "resize-vm", replace(vm, uuid=move_subject(vm))):
         vm = _as_stored(services, vm)
         plan = plan_resize(services, vm, size, may_move=options.may_move)

@@ -2,7 +2,7 @@
 """A migration is overseen: its limit is raised while it stalls, and one that never ends is given up."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -141,6 +141,106 @@ def test_a_state_of_gpus_that_does_not_fit_is_named_although_qemu_does_not_count
     assert "the state of its GPUs does not get less, and the guest may be halted for 2s" in refused.value.message
     assert "the rest takes longer: allow" in str(refused.value.hint)
     assert str(seen[0]).endswith("s, its memory is copied, the state of its devices is left")
+
+
+class Transfer(Domain):
+    """A transfer on a played clock. what: jobStats by the seconds since it began. call_s: how long one call lasts."""
+
+    def __init__(self, what: Callable[[float], dict[str, int]], *, call_s: float = 0.0) -> None:
+        super().__init__(needs_ms=10**9)
+        self.now = 1000.0
+        self._what, self.call_s = what, call_s
+
+    def jobStats(self, flags: int = 0) -> dict[str, int]:  # noqa: N802 (libvirt's name)
+        assert not flags
+        self.now += self.call_s
+        return {"data_total": 1 << 30, **self._what(self.now - 1000)}
+
+    def oversee(self, for_s: float, order: MigrationOrder = ORDER) -> None:
+        """Look as often as a move does."""
+        overseer = migration._Overseer(self, order, lambda _progress: None, lambda: self.now)
+        while self.now < 1000 + for_s:
+            self.now += 0.5
+            overseer.look()
+
+
+UNLIMITED = replace(ORDER, max_downtime_s=None)
+
+
+@pytest.fixture
+def usual(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The waits of a real move: its clock is played."""
+    monkeypatch.setattr(migration, "_POLL_S", 0.5)
+    monkeypatch.setattr(migration, "_STALLED_S", 4.0)
+
+
+@pytest.mark.usefixtures("usual")
+@pytest.mark.parametrize("order", [ORDER, UNLIMITED], ids=["limited", "unlimited"])
+@pytest.mark.parametrize("call_s", [0.0, 2.0], ids=["quick answers", "slow answers"])
+@pytest.mark.parametrize(
+    "stats",
+    [
+        {"data_remaining": 64 << 20, "memory_iteration": 1},
+        {"data_remaining": 64 << 20, "memory_bps": 99, "time_elapsed": 5},
+        {"data_remaining": 0, "vfio_data_transferred": 8},
+    ],
+    ids=["memory", "rates", "state of devices"],
+)
+def test_a_transfer_over_a_dead_link_is_ended_soon(stats: dict[str, int], call_s: float, order: MigrationOrder) -> None:
+    """It began well: the link died after 10 s."""
+    transfer = Transfer(lambda at: {**stats, "data_processed": min(int(at), 10)}, call_s=call_s)
+    with pytest.raises(DomainRejected, match=r"nothing was transferred for 2\ds, and .* are left") as refused:
+        transfer.oversee(600, order)
+    assert 30 <= transfer.now - 1000 <= 40
+    assert refused.value.hint is not None and "must reach 10.0.0.2 at the ports of moves" in refused.value.hint
+
+
+@pytest.mark.usefixtures("usual")
+@pytest.mark.parametrize(
+    "what",
+    [
+        lambda at: {"data_remaining": (1 << 30) - int(at / 15), "data_processed": int(at / 15)},
+        lambda at: {"data_remaining": 64 << 20, "data_processed": int(at / 15)},
+        lambda at: {"data_remaining": 64 << 20, "data_processed": 7, "memory_iteration": int(at / 15)},
+        lambda at: {"data_remaining": 0, "data_processed": 7, "vfio_data_transferred": int(at / 15)},
+        lambda _at: {"data_remaining": 0, "data_processed": 7},
+    ],
+    ids=[
+        "a byte in 15 s",
+        "memory that is written again",
+        "iterations",
+        "state of devices",
+        "state that nobody counts",
+    ],
+)
+def test_a_transfer_that_moves_anything_is_not_taken_for_dead(what: Callable[[float], dict[str, int]]) -> None:
+    """Where nothing gets less it is given up as before, after the limit was raised to 600 s."""
+    transfer = Transfer(what)
+    transfer.oversee(80, UNLIMITED)
+    assert (transfer.now, transfer.limits[-1] > 300_000) == (1080, True)
+
+
+@pytest.mark.usefixtures("usual")
+def test_one_reading_that_takes_long_says_nothing_of_the_link() -> None:
+    """QEMU hears nothing while it writes the state of devices."""
+    transfer = Transfer(lambda _at: {"data_remaining": 64 << 20, "data_processed": 7}, call_s=60)
+    overseer = migration._Overseer(transfer, UNLIMITED, lambda _progress: None, lambda: transfer.now)
+    for reading in range(8):
+        transfer.now += 0.5
+        overseer.look()
+        transfer.call_s = 60 if reading < 1 else 0
+    transfer.now += 0.5
+    with pytest.raises(DomainRejected, match="nothing was transferred"):
+        overseer.look()
+
+
+@pytest.mark.usefixtures("usual")
+def test_a_halted_guest_has_a_limit_of_its_own() -> None:
+    """The new host may be loading what it has got, and nothing is sent meanwhile."""
+    transfer = Transfer(lambda _at: {"data_remaining": 64 << 20, "data_processed": 7})
+    transfer.is_halted = True
+    transfer.oversee(80, UNLIMITED)
+    assert transfer.now == 1080
 
 
 def test_what_libvirt_answers_is_told_with_both_hosts(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ the source go on too, and the VM runs twice (seen with libvirt 11.3; libvirt lea
 import contextlib
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -37,6 +37,14 @@ rest does not get smaller, up to the VM's own: a state of many GiB never fits in
 _STALLED_S = 4.0
 """After so long without a smaller rest the limit is raised; at the highest one the move is given up after _GIVEN_UP."""
 _GIVEN_UP = 8
+_VFIO_SENT = "vfio_data_transferred"
+"""Bytes of the state of devices (VIR_DOMAIN_JOB_VFIO_DATA_TRANSFERRED, libvirt 10.6)."""
+_DEAD_S, _DEAD_READINGS = 20.0, 8
+"""A transfer is given up when so many readings over so long show nothing that moves. QEMU sends and counts many times a
+second, also over the slowest link; TCP reports a dead one after a quarter of an hour only (tcp_retries2, tcp(7)). Bonds
+and routes take seconds to change over. The readings count beside the time since one alone can take long."""
+_MOVING = ("data_remaining", "data_processed", "memory_iteration", _VFIO_SENT)
+"""What jobStats counts of a transfer. An iteration ends also where only the state of devices is left."""
 _SWITCHOVER, _WITH_SWITCHOVER = "bandwidth.avail.switchover", 11_001_000
 """A parameter of virDomainMigrate3, and the version of libvirt that brought it; libvirt-python 9.0 lacks the name."""
 
@@ -191,10 +199,17 @@ class Migration:
 class _Overseer:
     """Sees to it that a migration comes to an end, or is given up."""
 
-    def __init__(self, domain: Any, order: MigrationOrder, show: Callable[[MigrationProgress], None]):
+    def __init__(
+        self,
+        domain: Any,
+        order: MigrationOrder,
+        show: Callable[[MigrationProgress], None],
+        now: Callable[[], float] = time.monotonic,
+    ):
         self._domain = domain
         self._order = order
-        self._began = began = time.monotonic()
+        self._now = now
+        self._began = began = now()
         self._show = show
         self._most_s = order.max_downtime_s or _LONGEST_S
         self._limit_s = min(_FIRST_LIMIT_S, self._most_s)
@@ -204,6 +219,9 @@ class _Overseer:
         self._looked_at = began
         self._halted_at: float | None = None
         self._call_s = 0.0
+        self._counts: tuple[object, ...] = ()
+        self._moved_at = began
+        self._still = 0
 
     def set_limit(self) -> None:
         """Tell QEMU how long it may halt the guest now. Raises DomainRejected."""
@@ -211,21 +229,25 @@ class _Overseer:
             self._domain.migrateSetMaxDowntime(max(1, round(self._limit_s * 1000)))
 
     def look(self) -> None:
-        """Show the progress; raise the limit where the rest stays as large as it was. Raises DomainRejected."""
+        """Show the progress; raise the limit where the rest stays as large as it was.
+
+        Raises DomainRejected for a move that does not come to its end.
+        """
         self._end_long_halt()
-        if time.monotonic() - self._looked_at < _POLL_S:
+        if self._now() - self._looked_at < _POLL_S:
             return
-        self._looked_at = time.monotonic()
+        self._looked_at = self._now()
         library = libvirt_module()
         try:
             stats = self._domain.jobStats()
         except library.libvirtError as error:
             self._require_answer(error)
             return  # it ends right now, which the call that runs it tells better
-        remaining, now = int(stats.get("data_remaining", 0)), time.monotonic()
+        remaining, now = int(stats.get("data_remaining", 0)), self._now()
         if not stats.get("data_total"):
             return
         self._show(MigrationProgress(now - self._began, int(stats["data_total"]), remaining, self._limit_s))
+        self._end_dead(stats, now)
         if self._smallest is None or remaining < self._smallest:
             self._smallest, self._smaller_at, self._stalls = remaining, now, 0
         elif now - self._smaller_at > _STALLED_S:
@@ -240,13 +262,13 @@ class _Overseer:
 
     def _end_long_halt(self) -> None:
         """End a move whose guest is halted for almost as long as it may be: QEMU took its link for a faster one."""
-        library, began = libvirt_module(), time.monotonic()
+        library, began = libvirt_module(), self._now()
         try:
             is_halted = self._domain.state()[0] == library.VIR_DOMAIN_PAUSED
         except library.libvirtError as error:
             self._require_answer(error)
             return  # the source has nothing of it any more
-        now = time.monotonic()
+        now = self._now()
         self._call_s = max(self._call_s, now - began)
         self._halted_at = (self._halted_at or began) if is_halted else None
         if self._halted_at is None or now - self._halted_at + _END_S + _END_CALLS * self._call_s < self._most_s:
@@ -259,6 +281,28 @@ class _Overseer:
             " --max-downtime, or move the VM cold",
         )
 
+    def _end_dead(self, stats: Mapping[str, Any], now: float) -> None:
+        """End a move of which nothing arrives any more, as over a link that is dead.
+
+        Not while the guest is halted: the new host may be loading what it has. Nor where only the state of devices is
+        left and libvirt does not count it.
+        """
+        counts = tuple(stats.get(name) for name in _MOVING)
+        is_counted = bool(stats.get("data_remaining")) or _VFIO_SENT in stats
+        if counts != self._counts or self._halted_at is not None or not is_counted:
+            self._counts, self._moved_at, self._still = counts, now, 0
+            return
+        self._still += 1
+        if self._still < _DEAD_READINGS or now - self._moved_at < _DEAD_S:
+            return
+        left = format_mib(int(stats.get("data_remaining", 0)) // MIB)
+        raise DomainRejected(
+            f"the move of domain {self._order.name} was ended after {format_duration(now - self._began)}: nothing was"
+            f" transferred for {format_duration(now - self._moved_at)}, and {left} are left",
+            hint=f"the link between the hosts is dead: its old host must reach {self._order.address} at the ports of"
+            " moves (docs/moves.md)",
+        )
+
     def _raise_limit(self, remaining: int, bytes_per_s: int) -> None:
         if self._limit_s < self._most_s:
             self._limit_s = min(self._limit_s * _STEP, self._most_s)
@@ -268,7 +312,7 @@ class _Overseer:
         self._stalls += 1
         if self._stalls >= _GIVEN_UP:
             needed = f" {format_duration(remaining / bytes_per_s)}" if remaining and bytes_per_s else ""
-            took, most = format_duration(time.monotonic() - self._began), format_duration(self._most_s)
+            took, most = format_duration(self._now() - self._began), format_duration(self._most_s)
             left = "the state of its GPUs does not"
             if remaining:
                 left = f"{format_mib(remaining // MIB)} are left and do not"

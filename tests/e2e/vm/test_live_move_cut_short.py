@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import vgpuctl_lab as lab
 from tests.e2e.kills import KILLED_RUN, kill_after, kill_points, side_effects, stop_after
 from tests.e2e.libvirt_of import domains_on, libvirt_of
 from tests.e2e.operator import Operator
@@ -21,6 +22,8 @@ FLEET = (3, "a40")
 HOSTS = ("sim-001", "sim-002", "sim-003")
 CREATE = ("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
 MOVE = ("move-vm", "web", *ACME, "--live-only")
+IMPATIENT = {"VGPUCTL_CONNECT_TIMEOUT": "2", "VGPUCTL_COMMAND_TIMEOUT": "5"}
+"""For a host whose network is cut."""
 DELETE = ("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
 
 
@@ -236,6 +239,41 @@ def test_a_vm_that_an_older_store_has_elsewhere_is_not_started_twice(operator: O
     assert f"would run twice: the store has it on {moved['from']}, and on {moved['to']} domain" in refused["message"]
     assert "reconcile-store --begin" in refused["hint"]
     _copy_store(newer, store)
+    operator.does(*DELETE)
+
+
+def test_a_silent_host_that_had_a_vm_last_keeps_it_from_its_start_and_another_does_not(
+    operator: Operator, fleet: lab.LabFolder, tmp_path: Path
+) -> None:
+    """It came live from a host and has gone back since, which the store of before does not know."""
+    (made,) = operator.json("create-vm", "web", *ACME, *SEEDED)
+    first = made["vm"]["host"]
+    here = operator.json(*MOVE)["to"]
+    older, newer = tmp_path / "older.db", tmp_path / "newer.db"
+    store = Path(operator.database.removeprefix("sqlite:///"))
+    _copy_store(store, older)
+    operator.does(*MOVE, "--to", first)
+    _copy_store(store, newer)
+    _copy_store(older, store)
+    operator.does("repair")
+    impatient = Operator(operator.home, operator.inventory, operator.database, IMPATIENT)
+    lab.faults.begin(first, "network", folder=fleet)
+    refused = impatient.is_refused("start-vm", "web", *ACME)
+    lab.faults.clear(first, folder=fleet)
+    assert f"acme/web may run on {first}, which does not answer: {here} has no domain of it" in refused["message"]
+    assert f"vgpuctl evacuate-host {first}" in refused["hint"]
+    _copy_store(newer, store)
+    operator.does(*DELETE)
+
+    (made,) = operator.json("create-vm", "web", *ACME, *SEEDED)
+    other = next(one for one in HOSTS if one != made["vm"]["host"])
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    with libvirt_of(operator.inventory, made["vm"]["host"]) as there:
+        there.connection.lookupByUUIDString(made["vm"]["uuid"]).undefine()
+    lab.faults.begin(other, "network", folder=fleet)
+    said = impatient.does("start-vm", "web", *ACME).err
+    lab.faults.clear(other, folder=fleet)
+    assert f"not known whether it runs on {other}" in said
     operator.does(*DELETE)
 
 

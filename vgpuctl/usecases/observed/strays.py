@@ -11,10 +11,12 @@ import msgspec
 
 from vgpuctl import typed_json
 from vgpuctl.errors import StateError, VgpuctlError
-from vgpuctl.guests.facts.domain_facts import DomainFact, NamedState
+from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState, NamedState
+from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FaultId, remedy_of
-from vgpuctl.model.vm import Vm
+from vgpuctl.model.times import format_time
+from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.fences import is_host_fenced
 from vgpuctl.usecases.observed.readings import keep_reading
@@ -100,27 +102,67 @@ def active_elsewhere(services: Services, vm: Vm) -> list[tuple[str, str]]:
 
 
 def _found_anywhere(services: Services, vm: Vm) -> list[tuple[str, str]]:
-    """Ask every other host of the inventory whether it runs a domain of the VM's UUID; say which ones do not answer."""
+    """Ask every other host of the inventory whether it runs a domain of the VM's UUID; say which ones do not answer.
+
+    Raises StateError for one without an answer on which the store notes that the VM was, unless it is fenced.
+    """
     others = [name for name in services.inventory.select(None) if name != vm.host]
-    found = []
+    with services.store.reading() as session:
+        noted = _noted_on(session, vm)
+    found, silent = [], None
     for one in services.on_hosts(
         others, lambda name: services.host(name).hypervisor.state(vm.domain_name, uuid=vm.uuid)
     ):
-        if one.error is not None:
-            if not is_host_fenced(services, one.name):
-                services.say(f"{vm.printed_name}: not known whether it runs on {one.name}: {one.error.message}")
-        elif one.value is not None and one.value.is_active():
-            found.append((one.name, f"domain {vm.domain_name} is {one.value}"))
+        if one.error is None:
+            if one.value is not None and one.value.is_active():
+                found.append((one.name, f"domain {vm.domain_name} is {one.value}"))
+        elif not is_host_fenced(services, one.name):
+            services.say(f"{vm.printed_name}: not known whether it runs on {one.name}: {one.error.message}")
+            if one.name in noted and silent is None:
+                silent = one
+    if silent is not None and not found:
+        raise StateError(
+            f"{vm.printed_name} may run on {silent.name}, which does not answer: {vm.host} has no domain of it, and"
+            f" {noted[silent.name]}",
+            hint=f"start it when {silent.name} answers; if that host is dead, fence it:"
+            f" `vgpuctl evacuate-host {silent.name} --reason TEXT` (docs/maintenance.md)",
+        ) from silent.error
     return found
 
 
-def refuse_second_start(services: Services, vm: Vm, *, is_undefined: bool) -> None:
-    """Raise StateError where another host is known to run the VM.
+def _noted_on(session: Session, vm: Vm) -> dict[str, str]:
+    """The other hosts on which the store notes that a VM was last, or has a part of it, each with what is noted.
 
-    is_undefined: its own host has no domain of it, though nothing has moved it there: all other hosts are asked then.
+    The old host of a cold move is none of them before the first start after it: its domain was removed there.
+    """
+    noted = {one: f"it {vm.problem}" for one in vm.former_hosts if vm.state is VmState.RUNNING}
+    for volume in session.volumes(vm_uuid=vm.uuid):
+        if volume.host != vm.host:
+            noted.setdefault(volume.host, f"its volume {volume.name} is recorded there")
+
+    def newest(*kinds: EventKind) -> Event | None:
+        wanted = EventFilter((vm.printed_name,), kinds, tenant=vm.request.tenant)
+        return next(iter(session.events(1, wanted)), None)
+
+    move = newest(EventKind.VM_CREATED, EventKind.VM_MOVED, EventKind.VM_MOVED_LIVE)
+    was_on = None if move is None else move.before.get("host")
+    if move is not None and was_on not in (None, vm.host):
+        last = newest(EventKind.VM_MOVED, EventKind.VM_MOVED_LIVE, EventKind.VM_STARTED)
+        if last is None or last.kind != EventKind.VM_MOVED:
+            noted.setdefault(str(was_on), f"it was there until {format_time(move.at)} UTC")
+    return noted
+
+
+def refuse_second_start(services: Services, vm: Vm, state: DomainState | None) -> None:
+    """Raise StateError where another host is known to run the VM, or may: one that is silent, and had it before.
+
+    state: its domain's on its own host. Where there is none, though no cold move has just brought the VM there, all
+    other hosts are asked.
     """
     known = active_elsewhere(services, vm)
-    for host, words in [*known, *(_found_anywhere(services, vm) if is_undefined and not known else ())]:
+    is_expected = vm.state is VmState.STOPPED and (vm.is_on_its_way or vm.former_hosts)
+    asks_all = state is None and not is_expected and not known
+    for host, words in [*known, *(_found_anywhere(services, vm) if asks_all else ())]:
         raise StateError(
             f"{vm.printed_name} would run twice: the store has it on {vm.host}, and on {host} {words}",
             hint=way_out(host, vm.domain_name),

@@ -110,7 +110,7 @@ def _start_one(
     if vm.state is VmState.RUNNING and state is DomainState.RUNNING:
         return vm, False
     refuse_while_preempted(services, vm)
-    refuse_second_start(services, vm, is_undefined=state is None and vm.problem is None)
+    refuse_second_start(services, vm, state)
     with operation(services, "start-vm", vm), claims_end(services, [vm.request]):
         guest.refuse_other_domain(host, vm)
         if state is not None and state.is_paused():

@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 
 from tests.agent.simulated import PF, VM, Machine
+from vgpuctl.agent.facts.sriov_admin import FIRST as FIRST_VALUES
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import SetVfParams
+from vgpuctl.agent.wire.steps import SetVirtualFunctions
 from vgpuctl_lab.simulated.machine.domains import HostDevice, start
 from vgpuctl_lab.simulated.machine.host_adapter import SimulatedHost
 
-ALL = "exec_quantum_ms=20,preempt_timeout_us=1000,sched_priority=high"
-FIRST = "exec_quantum_ms=0,preempt_timeout_us=0,sched_priority=low,vram_quota=2147483648"
+ALL = "exec_quantum_ms=20,preempt_timeout_us=1000"
+REST = "sched_priority=low,vram_quota=2147483648"
+FIRST = f"exec_quantum_ms=0,preempt_timeout_us=0,{REST}"
 
 
 @pytest.fixture
@@ -29,15 +32,44 @@ def vf(machine: Machine, number: int = 0) -> str:
     return machine.gpu().vfs[number].address
 
 
-def test_a_vf_gets_what_it_is_told_and_the_others_keep_theirs(machine: Machine) -> None:
+def first(machine: Machine) -> str | None:
+    """What the driver had before the agent set parameters of the first VF."""
+    return machine.gpu().vfs[0].first_params
+
+
+def test_a_vf_gets_what_it_is_told_and_its_first_values_back(machine: Machine) -> None:
     assert told(machine) == told(machine, 1) == FIRST
     step = SetVfParams(vf(machine), ALL)
     assert machine.take(step, dry_run=True).changes == machine.take(step).changes
-    assert told(machine) == f"{ALL},vram_quota=2147483648"
-    assert told(machine, 1) == FIRST
+    assert (told(machine), told(machine, 1)) == (f"{ALL},{REST}", FIRST)
+    assert first(machine) == "exec_quantum_ms=0,preempt_timeout_us=0"
     assert not machine.done(step), "a second run writes nothing"
-    assert machine.done(SetVfParams(vf(machine), "sched_priority=normal"))
-    assert told(machine) == f"{ALL.replace('high', 'normal')},vram_quota=2147483648", "others stay as they are"
+    assert machine.done(SetVfParams(vf(machine), "preempt_timeout_us=7"))
+    assert told(machine) == f"exec_quantum_ms=0,preempt_timeout_us=7,{REST}", "one that is not named goes back"
+    assert first(machine) == "preempt_timeout_us=0"
+    assert machine.done(SetVfParams(vf(machine), ""))
+    assert (told(machine), first(machine)) == (FIRST, None)
+    assert not machine.done(SetVfParams(vf(machine), ""))
+
+
+def test_what_others_set_is_what_goes_back_and_what_is_equal_is_kept(machine: Machine) -> None:
+    address = vf(machine)
+    machine.host.write(f"/sys/bus/pci/devices/{PF}/sriov_admin/vf1/profile/exec_quantum_ms", "10")
+    assert machine.done(SetVfParams(address, "exec_quantum_ms=10"))
+    assert first(machine) == "exec_quantum_ms=10"
+    assert machine.done(SetVfParams(address, "exec_quantum_ms=30"))
+    assert machine.done(SetVfParams(address, ""))
+    assert told(machine) == f"exec_quantum_ms=10,preempt_timeout_us=0,{REST}"
+
+
+def test_values_go_with_the_vfs_and_with_the_boot(machine: Machine) -> None:
+    machine.done(SetVfParams(vf(machine), ALL))
+    machine.done(SetVirtualFunctions(PF, 0), SetVirtualFunctions(PF, 4))
+    assert (told(machine) or "").startswith("exec_quantum_ms=0,") and first(machine) is None
+    machine.done(SetVfParams(vf(machine), ALL))
+    machine.reboot()
+    machine.done(SetVirtualFunctions(PF, 4))
+    assert (told(machine) or "").startswith("exec_quantum_ms=0,") and first(machine) is None
 
 
 def test_the_vf_of_a_running_vm_changes(machine: Machine) -> None:
@@ -52,25 +84,33 @@ def test_the_vf_of_a_running_vm_changes(machine: Machine) -> None:
 
 def test_a_refusal_says_what_was_refused_and_the_old_values_are_back(machine: Machine) -> None:
     address = vf(machine)
-    problem = machine.refused(SetVfParams(address, "exec_quantum_ms=20,sched_priority=urgent"))
+    machine.done(SetVfParams(address, "exec_quantum_ms=5"))
+    problem = machine.refused(SetVfParams(address, "exec_quantum_ms=20,preempt_timeout_us=many"))
     assert (problem.code, problem.errno) == ("vgpu-refused", "EINVAL")
-    assert f"setting sched_priority of the VF {address} to urgent" in problem.message
-    assert told(machine) == FIRST, "the value before it was written"
+    assert f"setting preempt_timeout_us of the VF {address} to many" in problem.message
+    problem = machine.refused(SetVfParams(address, "exec_quantum_ms=100001"))
+    assert problem.code == "read-back-differs" and "reads exec_quantum_ms=100000" in problem.message
+    assert told(machine) == f"exec_quantum_ms=5,preempt_timeout_us=0,{REST}", "the value before it was written"
+    assert first(machine) == "exec_quantum_ms=0"
     machine.begin("vf-params-refused")
     problem = machine.refused(SetVfParams(address, "exec_quantum_ms=20"))
     assert problem.errno == "EIO" and "firmware" in problem.message
-    assert told(machine) == FIRST
+    assert told(machine) == f"exec_quantum_ms=5,preempt_timeout_us=0,{REST}"
+    assert machine.refused(SetVfParams(address, "")).errno == "EIO"
+    assert first(machine) == "exec_quantum_ms=0", "it has to go back still"
 
 
 def test_a_driver_without_them_is_told_and_read_as_one(machine: Machine) -> None:
     machine.begin("no-sriov-admin")
     assert told(machine) is None
-    problem = machine.refused(SetVfParams(vf(machine), "exec_quantum_ms=20,sched_priority=low"))
+    problem = machine.refused(SetVfParams(vf(machine), "exec_quantum_ms=20,preempt_timeout_us=0"))
     assert problem.code == "no-vf-params"
-    assert "exec_quantum_ms, sched_priority" in problem.message and "6.19" in (problem.hint or "")
+    assert "exec_quantum_ms, preempt_timeout_us" in problem.message and "6.19" in (problem.hint or "")
 
 
-@pytest.mark.parametrize("params", ["", "vram_quota=1", "exec_quantum_ms", "exec_quantum_ms=", "../stop=1"])
+@pytest.mark.parametrize(
+    "params", ["sched_priority=high", "vram_quota=1", "exec_quantum_ms", "exec_quantum_ms=", "../stop=1"]
+)
 def test_what_is_no_parameter_is_refused(machine: Machine, params: str) -> None:
     assert machine.refused(SetVfParams(vf(machine), params)).code == "bad-params"
 
@@ -93,3 +133,12 @@ def test_tiles_that_differ_are_read_as_that(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "flex-170", with_vfs=True, host=TilesDiffer)
     assert (told(machine) or "").startswith("exec_quantum_ms=differs,")
     assert machine.gpu().problems == ()
+    assert machine.refused(SetVfParams(vf(machine), "exec_quantum_ms=20")).code == "unexpected-value"
+    assert machine.done(SetVfParams(vf(machine), "preempt_timeout_us=20"))
+
+
+def test_a_note_that_cannot_be_read_stops_changes_and_is_told(machine: Machine) -> None:
+    machine.done(SetVfParams(vf(machine), ALL))
+    machine.host.put_file(FIRST_VALUES, b"[1]", 0o644)
+    assert machine.refused(SetVfParams(vf(machine), "")).code == "unexpected-value"
+    assert FIRST_VALUES in (machine.gpu().vfs[0].problem or "")

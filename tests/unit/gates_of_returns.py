@@ -76,7 +76,7 @@ RETURNS = [
         "take_steps",
         "usecases/share/shares.py",
         "usecases/share/restore_shares.py:restore_shares",
-        "usecases/vm/resize_vm.py:_change_in_place",
+        "usecases/share/restore_shares.py:set_params",
     ),
     guarded(
         f"{_GATE}: devices without a lease",

@@ -57,8 +57,7 @@ class Share(OnFunction):
     gpu: the physical function. function: what is exclusively used: the VF, or the PF for passthrough; for `mdev`
     (many per PF) the PF too, made unique by mdev_uuid. companions travel with a whole card. type_id as written on
     the host; profile its short name, or `passthrough`/`vf`. first_drivers: (address, driver) found before
-    vgpuctl took the functions, restored on delete. first_params: (name, value) that the driver had for a VF then,
-    restored on delete. placement_start: in mixed-size mode, where the driver is expected to
+    vgpuctl took the functions, restored on delete. placement_start: in mixed-size mode, where the driver is expected to
     place it (its first creatable place). board: as in the normal form of its profile's name, for a type that several
     models have (catalog/profile_names.py); None for others.
     """
@@ -73,7 +72,6 @@ class Share(OnFunction):
     companions: tuple[str, ...] = ()
     numa_node: int | None = None
     first_drivers: tuple[tuple[str, str], ...] = ()
-    first_params: tuple[tuple[str, str], ...] = ()
     placement_start: int | None = None
     board: str | None = None
 

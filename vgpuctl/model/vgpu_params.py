@@ -24,20 +24,18 @@ class VgpuParam(StrEnum):
 
 
 class VfParam(StrEnum):
-    """The parameters of a VF that the driver `xe` has in its folder `sriov_admin`.
+    """The parameters of a VF that can be set in the folder `sriov_admin` of the driver `xe`, while a VM runs.
 
     exec_quantum_ms: the VF's time slice, 0 for no limit. preempt_timeout_us: the time until work that does not give way
-    is ended, 0 for no limit. sched_priority: `low` is only with work queued, `normal` always, `high` in the next slice.
-    All change while a VM runs. (`vram_quota` is read, and not set: the guest's driver reads its size when it loads.)
+    is ended, 0 for no limit. The driver lets nobody change a VF's `sched_priority`. `vram_quota` is not set: the
+    guest's driver reads its size when it loads.
     """
 
     EXEC_QUANTUM_MS = "exec_quantum_ms"
     PREEMPT_TIMEOUT_US = "preempt_timeout_us"
-    SCHED_PRIORITY = "sched_priority"
 
 
 _AGAINST_MIGRATION = (VgpuParam.ENABLE_DEBUGGING, VgpuParam.ENABLE_PROFILING, VgpuParam.ENABLE_UVM)
-_PRIORITIES = ("low", "normal", "high")
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 _MOST = 2**32 - 1
 
@@ -49,8 +47,6 @@ def parse_vgpu_param(text: str, /, *, what: str = "vgpu_params") -> tuple[str, s
         is_known, hint = False, f"write NAME=VALUE, where NAME is one of {', '.join((*VgpuParam, *VfParam))}"
     elif name in tuple(VgpuParam):
         is_known, hint = value in ("0", "1"), f"write {name}=0 or {name}=1"
-    elif name == VfParam.SCHED_PRIORITY:
-        is_known, hint = value in _PRIORITIES, f"{name} is one of {', '.join(_PRIORITIES)}"
     else:
         is_known = _NUMBER.fullmatch(value) is not None and int(value) <= _MOST
         hint = f"{name} is a whole number up to {_MOST}, 0 for no limit"

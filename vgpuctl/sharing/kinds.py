@@ -14,7 +14,6 @@ from vgpuctl.model.vgpu_params import params_text
 from vgpuctl.sharing import mdev, passthrough, plain_vf, vf_profile
 from vgpuctl.sharing.kind import SharingKind, Takes, VgpuKind
 from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu, vf_at
-from vgpuctl.sharing.params import settable
 
 VGPU_KINDS: tuple[VgpuKind, ...] = (vf_profile.KIND, mdev.ON_VF, mdev.ON_CARD)
 KINDS: tuple[SharingKind, ...] = (passthrough.KIND, *VGPU_KINDS, plain_vf.KIND)
@@ -102,12 +101,11 @@ def existing_vgpus(gpu: Gpu) -> list[ExistingVgpu]:
 def params_found(held: Share, gpu: Gpu) -> str | None:
     """The parameters that a share's device had when it was read; None without any, or without the device.
 
-    Of a VF, those that its driver did not have first.
+    Of a VF, those that vgpuctl has set.
     """
     if kind_of(held.sharing).takes is Takes.FUNCTION:
         vf = vf_at(gpu, held.function)
-        told = () if vf is None else settable(vf.vgpu_params)
-        return params_text(tuple(one for one in told if one not in held.first_params)) or None
+        return None if vf is None else params_text(plain_vf.set_params(vf)) or None
     return next((one.params for one in existing_vgpus(gpu) if one.vfio_device == held.vfio_device), None) or None
 
 

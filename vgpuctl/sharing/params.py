@@ -30,9 +30,6 @@ def refuse_params(params: VgpuParams, terms: VgpuTerms, gpu: Gpu, profile: str) 
         return None
     if gpu.vendor_id != _NVIDIA:
         return "its vGPUs take no parameters: they are of NVIDIA's vGPU plugin"
-    others = _not_in(params, VgpuParam)
-    if others:
-        return f"a vGPU has no {others}: a VF of Intel's driver xe has"
     if (VgpuParam.ENABLE_UVM, "1") in params:
         if terms.is_linux is False:
             return "enable_uvm=1 is for Linux guests only"
@@ -46,25 +43,24 @@ def refuse_params(params: VgpuParams, terms: VgpuTerms, gpu: Gpu, profile: str) 
 
 def refuse_vf_params(params: VgpuParams, gpu: Gpu, function: str) -> str | None:
     """Say why a VF cannot have these parameters, None when it can, or when a reboot has taken it: nobody knows then."""
-    others = _not_in(params, VfParam)
-    if others:
-        return f"a VF has no {others}: a vGPU of NVIDIA has"
     vf = next((one for one in gpu.vfs if one.address == function), None)
     if vf is None:
         return None
-    missing = [name for name, _ in params if name not in dict(settable(vf.vgpu_params))]
-    if not missing:
-        return None
-    return f"its driver {gpu.driver or '(none)'} has no {', '.join(missing)} for the VF {function}"
+    told = dict(split_params(vf.vgpu_params))
+    missing = [name for name, _ in params if name not in told]
+    if missing:
+        return f"its driver {gpu.driver or '(none)'} has no {', '.join(missing)} for the VF {function}"
+    return None
 
 
-def settable(told: str | None) -> VgpuParams:
-    """Those of the parameters that a driver tells of a VF which can be set."""
-    return tuple((name, value) for name, value in split_params(told) if name in tuple(VfParam))
+def of_vgpu(params: VgpuParams) -> VgpuParams:
+    """Those of a VM's parameters that a vGPU takes."""
+    return tuple(one for one in params if one[0] in tuple(VgpuParam))
 
 
-def _not_in(params: VgpuParams, kind: type[VgpuParam] | type[VfParam]) -> str:
-    return ", ".join(name for name, _ in params if name not in tuple(kind))
+def of_vf(params: VgpuParams) -> VgpuParams:
+    """Those of a VM's parameters that a VF takes."""
+    return tuple(one for one in params if one[0] in tuple(VfParam))
 
 
 def refuse_unified_memory(profile: str, gpu: Gpu | None = None) -> str | None:

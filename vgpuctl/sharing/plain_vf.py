@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, VirtualFunction
 from vgpuctl.agent.wire.sharing import SetVfParams, Sharing
 from vgpuctl.agent.wire.vf_health import NVIDIA_VENDOR
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Share
 from vgpuctl.model.plural import all_are
-from vgpuctl.model.vgpu_params import VgpuParams, merge_params, params_text, split_params
+from vgpuctl.model.vgpu_params import VgpuParams, params_text, split_params
 from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.bound_by_libvirt import BoundByLibvirt, bind_back, release_functions
 from vgpuctl.sharing.codes import Code
@@ -25,7 +25,7 @@ from vgpuctl.sharing.kind import GuestDevice, HandedAs, SharingKind, Takes
 from vgpuctl.sharing.live_checks import vf_surprise
 from vgpuctl.sharing.occupancy import LiveGpu, vf_at
 from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
-from vgpuctl.sharing.params import refuse_vf_params, settable
+from vgpuctl.sharing.params import of_vf, refuse_vf_params
 from vgpuctl.sharing.plan import Plan
 from vgpuctl.sharing.refusals import memory_mib, memory_of, numa_node, refuse_board, refuse_unusable
 
@@ -91,13 +91,15 @@ class PlainVf(BoundByLibvirt):
         return self.with_params(share, gpu, None)
 
     def with_params(self, share: Share, gpu: Gpu, params: VgpuParams | None) -> Plan:
-        """The VF's parameters; those that the VM does not name are as the driver had them first."""
-        step = None if params is None else _differing(share, gpu, merge_params(_first(share, gpu), params))
-        undo = None if step is None else _differing(share, None, share.first_params)
-        named = f", with {params_text(params)}" if params else ""
+        """The VF's parameters. The agent keeps what the driver had before, and gives back what is no longer named."""
+        wanted, vf = of_vf(params or ()), vf_at(gpu, share.function)
+        had = () if vf is None else set_params(vf)
+        steps = () if params is None or wanted == had else (SetVfParams(share.function, params_text(wanted)),)
+        undo = (SetVfParams(share.function, params_text(had)),) if steps else ()
+        named = f", with {params_text(wanted)}" if wanted else ""
         return Plan(
-            steps=() if step is None else (step,),
-            undo=(*(() if undo is None else (undo,)), *bind_back(share, {})),
+            steps=steps,
+            undo=(*undo, *bind_back(share, {})),
             summary=(f"libvirt binds VF {share.function} to vfio-pci when the VM starts{named}",),
         )
 
@@ -105,24 +107,17 @@ class PlainVf(BoundByLibvirt):
         self, share: Share, gpu: Gpu, facts: HostFacts, declared: Declared, terms: VgpuTerms
     ) -> Refusal | None:
         """The parameters that the driver has for the VF; the guest's driver works alone."""
-        reason = refuse_vf_params(terms.params, gpu, share.function) if terms.params else None
+        reason = refuse_vf_params(of_vf(terms.params), gpu, share.function)
         return None if reason is None else Refusal(Code.VGPU_PARAMS, reason, "leave the parameter out")
-
-    def with_first_drivers(self, share: Share, gpu: Gpu) -> Share:
-        """The drivers, and the VF's parameters if nobody has noted them yet: a stop that keeps the VF leaves them."""
-        found = super().with_first_drivers(share, gpu)
-        vf = vf_at(gpu, share.function)
-        return found if vf is None or found.first_params else replace(found, first_params=settable(vf.vgpu_params))
 
     def release(self, held: Share, gpu: Gpu | None) -> Plan:
         """Reset the VF, give it the parameters back that its driver had for it, and bind it to its first driver."""
         plan = release_functions(held, gpu, can_reset=True)
-        if gpu is not None and vf_at(gpu, held.function) is None:
+        vf = None if gpu is None else vf_at(gpu, held.function)
+        if gpu is not None and (vf is None or vf.first_params is None):
             return plan
-        step = _differing(held, gpu, held.first_params if gpu is None else _first(held, gpu))
-        if step is None:
-            return plan
-        said = f"give VF {held.function} back {step.params}"
+        said = f"give VF {held.function} back what its driver had for it"
+        step = SetVfParams(held.function, "")
         return replace(plan, steps=(*plan.steps, step), summary=(*plan.summary, said))
 
     def guest_devices(self, share: Share) -> tuple[GuestDevice, ...]:
@@ -167,19 +162,10 @@ class PlainVf(BoundByLibvirt):
         )
 
 
-def _first(share: Share, gpu: Gpu) -> VgpuParams:
-    """What the driver had first of what it has now; none for a VF that is not there: its driver sets it anew."""
-    vf = vf_at(gpu, share.function)
-    told = {} if vf is None else dict(split_params(vf.vgpu_params))
-    return tuple(one for one in share.first_params if one[0] in told)
-
-
-def _differing(share: Share, gpu: Gpu | None, wanted: VgpuParams) -> SetVfParams | None:
-    """The step for those that the facts do not show; for all where the VF is not in them."""
-    vf = None if gpu is None else vf_at(gpu, share.function)
-    told = () if vf is None else split_params(vf.vgpu_params)
-    differing = tuple(one for one in wanted if one not in told)
-    return SetVfParams(share.function, params_text(differing)) if differing else None
+def set_params(vf: VirtualFunction) -> VgpuParams:
+    """The parameters that the agent has set for a VF, as they are now."""
+    names = dict(split_params(vf.first_params))
+    return tuple(one for one in split_params(vf.vgpu_params) if one[0] in names)
 
 
 KIND: SharingKind = PlainVf()

@@ -25,7 +25,7 @@ from vgpuctl.sharing.live_checks import carrier_surprise, instance_surprise, typ
 from vgpuctl.sharing.mixed_size import first_start
 from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu
 from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
-from vgpuctl.sharing.params import params_on, refuse_params
+from vgpuctl.sharing.params import of_vgpu, params_on, refuse_params
 from vgpuctl.sharing.plan import Plan
 from vgpuctl.sharing.refusals import can_do_vgpu, declared_otherwise, numa_node, refuse_board, refuse_unusable
 from vgpuctl.sharing.type_names import describe_type, has_type_of, likely_name, numbered_now, refuse_type_gone
@@ -220,6 +220,7 @@ class Vgpu(ABC):
         """
         if share.type_id is None:
             raise ValueError(f"the share {share.profile} on {share.function} has no type id")
+        params = None if params is None else of_vgpu(params)
         share = numbered_now(share, gpu)
         vgpu = ExistingVgpu(
             share.gpu, share.sharing, share.function, share.type_id, share.mdev_uuid, profile=share.profile
@@ -239,7 +240,7 @@ class Vgpu(ABC):
         self, share: Share, gpu: Gpu, facts: HostFacts, declared: Declared, terms: VgpuTerms
     ) -> Refusal | None:
         """The driver's rules about parameters, and the versions that host and guest negotiate."""
-        reason = refuse_params(params_on(declared, terms.params), terms, gpu, share.profile)
+        reason = refuse_params(params_on(declared, of_vgpu(terms.params)), terms, gpu, share.profile)
         if reason is not None:
             return Refusal(Code.VGPU_PARAMS, reason, "leave the parameter out of the VM, or of the host's layout")
         return refuse_guest_driver(terms.guest_driver, facts.nvidia_driver)

@@ -11,15 +11,12 @@
 
 #include "vgpulab.h"
 
-static const char *const priorities[] = { "low", "normal", "high" };
-
 struct intel_profile {
 	struct kobject kobj;		/* .../vfN/profile */
 	struct kobject *folder;		/* .../vfN */
 	struct vgpulab_card *card;
 	unsigned int exec_quantum_ms;
 	unsigned int preempt_timeout_us;
-	unsigned int priority;
 };
 
 struct vgpulab_intel_admin {
@@ -37,6 +34,7 @@ static struct intel_profile *profile_of(struct kobject *kobj)
 struct number_attribute {
 	struct kobj_attribute base;
 	size_t offset;
+	unsigned int most;		/* taken for more; from memory: nobody has looked */
 };
 
 static unsigned int *number_of(struct kobject *kobj, struct kobj_attribute *attr)
@@ -56,42 +54,29 @@ static ssize_t number_store(struct kobject *kobj, struct kobj_attribute *attr, c
 
 	if (ret)
 		return ret == -ERANGE ? -EINVAL : ret;
-	WRITE_ONCE(*number_of(kobj, attr), value);
+	WRITE_ONCE(*number_of(kobj, attr), min(value, container_of(attr, struct number_attribute, base)->most));
 	return count;
 }
 
-#define NUMBER(name)									\
+#define NUMBER(name, max)								\
 	static struct number_attribute name##_attr = {					\
 		.base = __ATTR(name, 0644, number_show, number_store),			\
 		.offset = offsetof(struct intel_profile, name),				\
+		.most = max,								\
 	}
 
-NUMBER(exec_quantum_ms);
-NUMBER(preempt_timeout_us);
+NUMBER(exec_quantum_ms, 100000);
+NUMBER(preempt_timeout_us, 100000000);
 
+/* The driver lets nobody change the priority of a VF. */
 static ssize_t sched_priority_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
-	unsigned int i, chosen = READ_ONCE(profile_of(kobj)->priority);
-	ssize_t length = 0;
-
-	for (i = 0; i < ARRAY_SIZE(priorities); i++)
-		length += sysfs_emit_at(buf, length, i == chosen ? "%s[%s]" : "%s%s", i ? " " : "", priorities[i]);
-	return length + sysfs_emit_at(buf, length, "\n");
+	return sysfs_emit(buf, "[low] normal high\n");
 }
 
-static ssize_t sched_priority_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf, size_t count)
-{
-	int chosen = sysfs_match_string(priorities, buf);
+static struct kobj_attribute sched_priority_attr = __ATTR_RO(sched_priority);
 
-	if (chosen < 0)
-		return -EINVAL;
-	WRITE_ONCE(profile_of(kobj)->priority, chosen);
-	return count;
-}
-
-static struct kobj_attribute sched_priority_attr = __ATTR_RW(sched_priority);
-
-/* Each VF has an equal part of the card's memory, and none of it can be moved. */
+/* Each VF has an equal part of the card's memory, and none of it can be moved here. */
 static ssize_t vram_quota_show(struct kobject *kobj, struct kobj_attribute *attr, char *buf)
 {
 	struct vgpulab_card *card = profile_of(kobj)->card;
@@ -103,12 +88,7 @@ static ssize_t vram_quota_show(struct kobject *kobj, struct kobj_attribute *attr
 	return sysfs_emit(buf, "%llu\n", vfs ? div_u64((u64)card->framebuffer_mib << 20, vfs) : 0);
 }
 
-static ssize_t vram_quota_store(struct kobject *kobj, struct kobj_attribute *attr, const char *buf, size_t count)
-{
-	return -EPERM;
-}
-
-static struct kobj_attribute vram_quota_attr = __ATTR_RW(vram_quota);
+static struct kobj_attribute vram_quota_attr = __ATTR_RO(vram_quota);
 
 static struct attribute *profile_attrs[] = {
 	&exec_quantum_ms_attr.base.attr,
@@ -177,7 +157,6 @@ void vgpulab_intel_admin_reset(struct vgpulab_intel_admin *admin)
 	for (i = 0; admin && i < admin->count; i++) {
 		WRITE_ONCE(admin->profiles[i]->exec_quantum_ms, 0);
 		WRITE_ONCE(admin->profiles[i]->preempt_timeout_us, 0);
-		WRITE_ONCE(admin->profiles[i]->priority, 0);
 	}
 }
 

@@ -7,8 +7,9 @@ from vgpuctl_lab.simulated import fleet
 from vgpuctl_lab.simulated.layout import simulated_folder
 from vgpuctl_lab.simulated.machine import faults
 from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, CardShape
-from vgpuctl_lab.simulated.machine.state import MachineFolder, is_nvidia
+from vgpuctl_lab.simulated.machine.state import MachineFolder
 
+NVIDIA, INTEL = "10de", "8086"
 Active = tuple[str, str | None, int]
 # Faults that the lab daemon applies; the agent sees the others by itself.
 _AT_LISTENERS = ("libvirtd", "sshd", "network", "power-off")
@@ -23,13 +24,7 @@ def begin(lab: LabFolder, host: str, kind: str, value: int, address: str | None)
             faults.set_on_host(machine, state, kind, value)
         _heed(lab, host, kind)
         return None
-    card = _card(
-        machine,
-        host,
-        address,
-        with_vfs=kind in faults.OF_SRIOV,
-        of_any_vendor=kind in (*faults.OF_PCI, *faults.OF_INTEL),
-    )
+    card = _card(machine, host, address, kind, of_any_vendor=kind in faults.OF_PCI)
     with machine.change() as state:
         faults.set_on_card(machine, state, card, kind, value)
     return card.address
@@ -71,16 +66,17 @@ def _machine(lab: LabFolder, host: str) -> MachineFolder:
 
 
 def _card(
-    machine: MachineFolder, host: str, address: str | None, *, with_vfs: bool = False, of_any_vendor: bool = False
+    machine: MachineFolder, host: str, address: str | None, kind: str | None = None, *, of_any_vendor: bool = False
 ) -> CardShape:
-    """The card that is named, else NVIDIA's first. of_any_vendor: a named one may be another vendor's."""
+    """The card that is named, else the first of the vendor whose fault it is. of_any_vendor: a named one may be any."""
+    vendor, with_vfs = INTEL if kind in faults.OF_INTEL else NVIDIA, kind in faults.OF_SRIOV
     of_any_vendor = of_any_vendor and address is not None
-    cards = [card for card in machine.shape.cards if of_any_vendor or is_nvidia(card)]
+    cards = [card for card in machine.shape.cards if of_any_vendor or card.vendor == vendor]
     if with_vfs:
         cards = [card for card in cards if card.total_vfs and card.interface != PASSTHROUGH]
     for card in cards:
         if address in (None, card.address):
             return card
     there = ", ".join(card.address for card in cards) or "none"
-    what = "NVIDIA GPU with SR-IOV" if with_vfs else "NVIDIA GPU"
+    what = ("NVIDIA GPU" if vendor == NVIDIA else "Intel GPU") + (" with SR-IOV" if with_vfs else "")
     raise UsageError(f"{host} has no {what} {address or ''}".rstrip(), hint=f"it has {there}")

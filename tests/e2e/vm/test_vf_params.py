@@ -38,17 +38,17 @@ def test_a_running_vm_gets_another_share_of_time_and_gives_it_back(operator: Ope
     assert [(one["op"], one["params"]) for one in dry["steps"]] == [("vf-params.set", "exec_quantum_ms=20")]
     operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "vf", *QUANTUM)
     assert _params(operator) == "exec_quantum_ms=20"
-    wanted = ("resize-vm", "web", *ACME, "--vgpu-param", "exec_quantum_ms=40", "--vgpu-param", "sched_priority=high")
+    wanted = ("resize-vm", "web", *ACME, "--vgpu-param", "exec_quantum_ms=40", "--vgpu-param", "preempt_timeout_us=9")
     planned = operator.json(*wanted, "--dry-run")
     assert planned["changed"] is False and planned["notes"] == ["it changes while it runs"]
-    assert [one["params"] for one in planned["steps"]] == ["exec_quantum_ms=40,sched_priority=high"]
+    assert [one["params"] for one in planned["steps"]] == ["exec_quantum_ms=40,preempt_timeout_us=9"]
     assert _params(operator) == "exec_quantum_ms=20", "a dry run changed the VF"
     assert "resized: " in operator.does(*wanted).err
-    assert _params(operator) == "exec_quantum_ms=40,sched_priority=high"
+    assert _params(operator) == "exec_quantum_ms=40,preempt_timeout_us=9"
     assert operator.json(*wanted)["changed"] is False
     (event,) = [one for one in operator.json("list-events") if one["kind"] == "vm-resized"]
     assert event["before"]["vgpu_params"] == ["exec_quantum_ms=20"]
-    assert _params(operator) == "exec_quantum_ms=40,sched_priority=high"
+    assert _params(operator) == "exec_quantum_ms=40,preempt_timeout_us=9"
     operator.does("resize-vm", "web", *ACME, "--vgpu-param", "none")
     assert _params(operator) is None
     kinds = [one["kind"] for one in operator.json("list-events") if one["kind"].startswith("vm-")]
@@ -70,6 +70,27 @@ def test_a_vf_that_was_kept_and_one_that_a_reboot_took_are_told_again(operator: 
     assert _params(operator) is None, "the driver's own values are those from before the VM"
 
 
+def test_the_same_command_again_sets_a_vf_right(operator: Operator, fleet: lab.LabFolder) -> None:
+    """As after a run that was killed between host and store."""
+    operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "vf", *QUANTUM)
+    with machine(fleet, HOST).change() as state:
+        (own,) = state.vf_params.values()
+        own["exec_quantum_ms"] = "60"
+    assert "they were otherwise" in operator.does("resize-vm", "web", *ACME, *QUANTUM).err
+    assert _params(operator) == "exec_quantum_ms=20"
+    assert "otherwise" not in operator.does("resize-vm", "web", *ACME, *QUANTUM).err
+
+
+def test_a_value_above_the_drivers_maximum_leaves_nothing(operator: Operator, fleet: lab.LabFolder) -> None:
+    above = ("--vgpu-param", "exec_quantum_ms=200000")
+    refused = operator.is_refused("create-vm", "web", *ACME, *SIZE, "--gpu", "vf", *above)
+    assert "reads exec_quantum_ms=100000" in refused["message"]
+    assert machine(fleet, HOST).state().vf_params == {}
+    operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "vf", *QUANTUM)
+    operator.is_refused("resize-vm", "web", *ACME, *above)
+    assert _params(operator) == "exec_quantum_ms=20"
+
+
 def test_what_the_firmware_refuses_changes_nothing(operator: Operator, fleet: lab.LabFolder) -> None:
     operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "vf", *QUANTUM)
     lab.faults.begin(HOST, "vf-params-refused", card=_card(operator), folder=fleet)
@@ -86,7 +107,7 @@ REFUSED = {
     "a word": ("vf", "exec_quantum_ms=fast", "a whole number"),
     "a negative number": ("vf", "preempt_timeout_us=-1", "a whole number"),
     "too large": ("vf", "exec_quantum_ms=4294967296", "up to 4294967295"),
-    "no priority": ("vf", "sched_priority=urgent", "low, normal, high"),
+    "what nobody may set": ("vf", "sched_priority=high", "exec_quantum_ms"),
     "memory": ("vf", "vram_quota=4GiB", "exec_quantum_ms"),
 }
 

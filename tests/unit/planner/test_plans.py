@@ -18,7 +18,7 @@ from tests.unit.fleet_factory import (
 )
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import HostFacts
-from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfProfile
+from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfParams, SetVfProfile
 from vgpuctl.agent.wire.steps import BindDriver, ResetFunction, SetVirtualFunctions, Step
 from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
@@ -193,7 +193,7 @@ def vf_on(driver: str | None) -> HostFacts:
     [
         (vf_on("vfio-pci"), [ResetFunction(VF), BindDriver((VF,), "xe")]),
         (vf_on("xe"), [BindDriver((VF,), "vfio-pci"), ResetFunction(VF), BindDriver((VF,), "xe")]),
-        (None, [BindDriver((VF,), "vfio-pci"), ResetFunction(VF), BindDriver((VF,), "xe")]),
+        (None, [BindDriver((VF,), "vfio-pci"), ResetFunction(VF), BindDriver((VF,), "xe"), SetVfParams(VF, "")]),
         (host_facts([replace(intel_vf_host().facts.gpus[0], vfs=())]), []),
     ],
     ids=["on vfio-pci", "back", "unread", "VF gone"],

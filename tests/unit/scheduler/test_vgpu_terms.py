@@ -15,7 +15,7 @@ from vgpuctl.model.layout import GpuLayout, GpuMatch, VgpuLayout
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.vgpu_params import VgpuParams, merge_params, params_against_migration, params_text
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.planner.plan import params_of, plan_share, with_first_drivers
+from vgpuctl.planner.plan import params_of, plan_release, plan_share
 from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.place import place
@@ -107,21 +107,44 @@ def test_a_device_that_the_guest_drives_alone_works_with_any_driver_of_the_host(
 TIME = (("exec_quantum_ms", "20"),)
 
 
+def told(vgpu_params: str, first_params: str | None = None) -> HostCapacity:
+    """An Intel host whose driver tells these parameters of each VF."""
+    capacity = intel_vf_host()
+    card = capacity.facts.gpus[0]
+    vfs = tuple(replace(one, vgpu_params=vgpu_params, first_params=first_params) for one in card.vfs)
+    return replace(capacity, facts=replace(capacity.facts, gpus=(replace(card, vfs=vfs),)))
+
+
 def test_a_vf_gets_what_its_driver_has_and_is_refused_what_it_has_not() -> None:
-    older = intel_vf_host()
-    card = older.facts.gpus[0]
-    told = "exec_quantum_ms=0,preempt_timeout_us=0,sched_priority=low,vram_quota=1073741824"
-    vfs = tuple(replace(one, vgpu_params=told) for one in card.vfs)
-    newer = replace(older, facts=replace(older.facts, gpus=(replace(card, vfs=vfs),)))
-    wanted = wanting("vf", params=TIME)
-    share = with_first_drivers(place(wanted, [newer], []).shares[0], newer.facts)
-    assert share.first_params == (("exec_quantum_ms", "0"), ("preempt_timeout_us", "0"), ("sched_priority", "low"))
-    (step,) = plan_share(share, newer.facts, TIME).steps
+    here, wanted = told("exec_quantum_ms=0,preempt_timeout_us=0,sched_priority=low"), wanting("vf", params=TIME)
+    share = place(wanted, [here], []).shares[0]
+    (step,) = plan_share(share, here.facts, TIME).steps
     assert step == SetVfParams(share.function, "exec_quantum_ms=20")
-    assert plan_share(share, newer.facts, ()).steps == plan_share(share, newer.facts).steps == ()
+    assert plan_share(share, here.facts, ()).steps == plan_share(share, here.facts).steps == ()
+    assert SetVfParams not in map(type, plan_release(share, here.facts).steps), "nobody has set any"
     with pytest.raises(NoCapacity) as refused:
-        place(wanted, [older], [])
+        place(wanted, [intel_vf_host()], [])
     assert "has no exec_quantum_ms" in str(refused.value.context)
+
+
+def test_what_was_set_stays_as_it_is_or_goes_back() -> None:
+    here = told("exec_quantum_ms=20,preempt_timeout_us=0,sched_priority=low", "exec_quantum_ms=0")
+    share = place(wanting("vf", params=TIME), [here], []).shares[0]
+    back = SetVfParams(share.function, "")
+    assert plan_share(share, here.facts, TIME).steps == plan_share(share, here.facts).steps == ()
+    assert plan_share(share, here.facts, ()).steps == (back,)
+    assert back in plan_release(share, here.facts).steps
+    assert back in plan_release(share, None).steps, "of a host that was not read nobody knows"
+
+
+def test_a_vf_and_a_vgpu_of_one_vm_take_each_their_own() -> None:
+    both = (("exec_quantum_ms", "20"), ("frame_rate_limiter", "0"))
+    intel, nvidia = told("exec_quantum_ms=0,preempt_timeout_us=0"), a40_host()
+    vf = place(wanting("vf", params=both), [intel], []).shares[0]
+    assert plan_share(vf, intel.facts, both).steps == (SetVfParams(vf.function, "exec_quantum_ms=20"),)
+    vgpu = place(wanting("A40-8Q", params=both), [nvidia], []).shares[0]
+    (step,) = plan_share(vgpu, nvidia.facts, both).steps
+    assert getattr(step, "params", None) == "frame_rate_limiter=0"
 
 
 def test_parameters_as_the_driver_reads_them() -> None:

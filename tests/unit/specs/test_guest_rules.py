@@ -53,7 +53,7 @@ def test_what_can_work_is_accepted(os: str | None, driver: GuestDriver) -> None:
         ("A40-8Q", None, (("disable_vnc", "0"), ("disable_vnc", "1")), "disable_vnc with two values"),
         ("passthrough", None, (("frame_rate_limiter", "0"),), "is for vGPUs, and the VM asks for none"),
         ("A40-8Q", None, (("exec_quantum_ms", "20"),), "exec_quantum_ms of vgpu_params is for VFs"),
-        ("vf", None, (("enable_uvm", "1"), ("sched_priority", "low")), "enable_uvm of vgpu_params is for vGPUs"),
+        ("vf", None, (("enable_uvm", "1"), ("exec_quantum_ms", "0")), "enable_uvm of vgpu_params is for vGPUs"),
     ],
 )
 def test_parameters_that_no_vgpu_can_have_are_refused(

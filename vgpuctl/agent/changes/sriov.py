@@ -2,7 +2,7 @@
 """Enable and disable VFs: NVIDIA's through sriov-manage, others through sriov_numvfs (reference 3.1)."""
 
 from vgpuctl.agent.changes import sriov_manage
-from vgpuctl.agent.facts import pci, sharing, sriov, sriov_health
+from vgpuctl.agent.facts import pci, sharing, sriov, sriov_admin, sriov_health
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.facts.nvidia import DRIVER, PF_STUB
 from vgpuctl.agent.host import Host
@@ -51,11 +51,14 @@ def ensure(host: Host, step: SetVirtualFunctions, *, dry_run: bool) -> Change:
     require_unused(host, address)
     if dry_run:
         return Change(step.op, address, found, after_text, changed=True)
-    is_changed = True
+    is_changed, vfs = True, [vf for _, vf in sriov.read_functions(host, address)]
     if by_script:
         is_changed = sriov_manage.bring(host, address, step.count)
     else:
         _ensure_by_sysfs(host, address, step.count, before)
+    for vf in sriov_admin.read_first(host) if before else ():
+        if vf in vfs:
+            sriov_admin.note_first(host, vf, {})
     after = sriov.read_count(host, address)
     if after != step.count:
         raise Problem(ProblemCode.READ_BACK_DIFFERS, f"{address} has {after} VFs, wanted {step.count}")

@@ -255,6 +255,7 @@ class _GpuReader:
             offers_types=offers_types,
             vgpu_params=self._read_params(number, address, current),
             migration=sriov.read_migration(host, address, driver),
+            first_params=self._first_params(address),
         )
 
     def _read_params(self, number: int, address: str, current: Optional[str]) -> Optional[str]:
@@ -263,6 +264,10 @@ class _GpuReader:
         if self._function.vendor_id == pci.NVIDIA:
             return None
         return sriov_admin.read(self._host, self._address, number)
+
+    def _first_params(self, address: str) -> Optional[str]:
+        first = {} if self._function.vendor_id == pci.NVIDIA else sriov_admin.read_first(self._host)
+        return sriov_admin.write(first[address]) if address in first else None
 
     def _read_mdevs(self, parents: Sequence[str]) -> Tuple[Mdev, ...]:
         return tuple(

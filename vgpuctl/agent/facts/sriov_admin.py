@@ -5,6 +5,7 @@ Source: Linux Documentation/ABI/testing/sysfs-driver-intel-xe-sriov; the folder 
 since 7.0 and on discrete cards alone.
 """
 
+import json
 import re
 from typing import Dict, Optional
 
@@ -14,11 +15,13 @@ from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 PRIORITY = "sched_priority"
-SETTABLE = ("exec_quantum_ms", "preempt_timeout_us", PRIORITY)
-_READ = (*SETTABLE, "vram_quota")
+SETTABLE = ("exec_quantum_ms", "preempt_timeout_us")
+FIRST = "/run/vgpuctl/vf-params.json"
+"""What the driver had before the agent set parameters, by VF. It goes with the boot, as VFs do."""
+_READ = (*SETTABLE, PRIORITY, "vram_quota")
 _CHOSEN = re.compile(r"\[(\w{1,40})\]")
-_DIFFER = ("EUCLEAN",)
-"""A card's tiles have different values, which the driver does not tell as one."""
+DIFFERS = "differs"
+"""The value of a parameter for which the card's tiles have different ones; reading it is EUCLEAN."""
 
 
 def folder(physical: str, number: int) -> str:
@@ -33,19 +36,36 @@ def read(host: Host, physical: str, number: int) -> Optional[str]:
 
 
 def read_values(host: Host, physical: str, number: int) -> Dict[str, str]:
-    """Return the parameters that the driver has for a VF, by name; `differs` for one that the tiles do not agree on."""
+    """Return the parameters that the driver has for a VF, by name."""
     found = {}
     for name in _READ:
         try:
             text = host.read_optional(f"{folder(physical, number)}/{name}")
         except Problem as problem:
-            if problem.errno not in _DIFFER:
+            if problem.errno != "EUCLEAN":
                 raise
-            text = "differs"
+            text = DIFFERS
         if text is not None:
             chosen = _CHOSEN.search(text) if name == PRIORITY else None
             found[name] = chosen[1] if chosen else text.strip()[:40]
     return found
+
+
+def read_first(host: Host) -> Dict[str, Dict[str, str]]:
+    """Return the driver's values of parameters that the agent has set, by VF. Raises Problem."""
+    try:
+        found = json.loads(host.read_optional(FIRST) or "{}")
+        return {str(address): {str(name): str(value) for name, value in own.items()} for address, own in found.items()}
+    except (ValueError, TypeError, AttributeError) as error:
+        raise Problem(ProblemCode.UNEXPECTED_VALUE, f"{FIRST} cannot be read: {error}", path=FIRST) from error
+
+
+def note_first(host: Host, address: str, values: Dict[str, str]) -> None:
+    """Note the driver's values of a VF, none to forget it. Raises Problem."""
+    found = {other: own for other, own in read_first(host).items() if other != address}
+    if values:
+        found[address] = values
+    host.put_file(FIRST, json.dumps(found, sort_keys=True).encode(), 0o644)
 
 
 def write(values: Dict[str, str]) -> str:
@@ -54,8 +74,8 @@ def write(values: Dict[str, str]) -> str:
 
 
 def split(text: str) -> Dict[str, str]:
-    """Read what `write` writes. Raises Problem `bad-params`."""
-    pairs = [one.partition("=") for one in text.split(",")]
+    """Read what `write` writes of parameters that can be set. Raises Problem `bad-params`."""
+    pairs = [one.partition("=") for one in text.split(",") if text]
     if not all(name in SETTABLE and value for name, _, value in pairs):
         raise Problem(ProblemCode.BAD_PARAMS, f"{text[:200]!a} is no list of parameters of a VF")
     return {name: value for name, _, value in pairs}

@@ -108,6 +108,7 @@ class VirtualFunction:
     offers_types: whether the driver offers vGPU types on it, by either kernel interface; None where nobody looked.
     last_use: rises over the host with every vGPU that is made, 0 for none since the VFs are there.
     vgpu_params: of the vGPU that the VF itself carries, as for Mdev; of a VF of Intel's driver `xe`, its own.
+    first_params: of those, what the driver had before the agent set them; None where it set none.
     migration: the state of its VFIO migration, `RUNNING`, where the kernel tells it (debugfs, since Linux 6.7).
     """
 
@@ -123,6 +124,7 @@ class VirtualFunction:
     last_use: int = 0
     vgpu_params: Optional[str] = None
     migration: Optional[str] = None
+    first_params: Optional[str] = None
 
 
 @dataclass(frozen=True)

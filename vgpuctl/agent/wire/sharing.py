@@ -117,9 +117,10 @@ class SetVfProfile:
 
 @dataclass(frozen=True)
 class SetVfParams:
-    """Write parameters of a VF of Intel's driver `xe`, each a file of its folder `sriov_admin/vfN/profile`.
+    """Set parameters of a VF of Intel's driver `xe`, each a file of its folder `sriov_admin/vfN/profile`.
 
-    params: `exec_quantum_ms=20,sched_priority=low`; others stay as they are.
+    params: all that are set, `exec_quantum_ms=20,preempt_timeout_us=0`. One that an earlier step set and this one does
+    not name gets the value back that the driver had before.
     """
 
     op: ClassVar[str] = "vf-params.set"

@@ -284,7 +284,9 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
         return _detach(services, vm, releasing)
     if releasing or (promised and len(promised) == len(leases)):
         return (
-            f"{len(releasing)} shares were not released" if releasing else f"{len(promised)} shares were not made",
+            f"not released: {counted(len(releasing), 'share')}"
+            if releasing
+            else f"not made: {counted(len(promised), 'share')}",
             "finished" if releasing else "released: the next start of the VM asks for them again",
             lambda: release_shares(services, services.host(vm.host), [*releasing, *promised]),
         )

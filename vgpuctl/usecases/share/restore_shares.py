@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.sharing import SetVfParams
 from vgpuctl.errors import AgentProblem
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.vm import Vm, VmState
@@ -17,7 +18,14 @@ from vgpuctl.usecases.observed.capacities import rules_of
 from vgpuctl.usecases.observed.observations import note_facts
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.share.shares import describe_share, plan_leases, refuse_kept, refuse_other_card, take_steps
+from vgpuctl.usecases.share.shares import (
+    describe_share,
+    plan_leases,
+    refuse_kept,
+    refuse_other_card,
+    rehearse_steps,
+    take_steps,
+)
 
 
 def lost_shares(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> tuple[Lease, ...]:
@@ -76,6 +84,18 @@ def restore_shares(services: Services, vm: Vm, *, dry_run: bool = False) -> None
             for lease in promised:
                 session.set_lease_state(lease.id, LeaseState.BUILT)
             note_facts(session, vm.host, facts)
+
+
+def set_params(services: Services, vm: Vm, leases: Sequence[Lease]) -> bool:
+    """Have the VFs of a running VM as its request says; whether they were otherwise."""
+    host = services.host(vm.host)
+    steps, _undo = plan_leases(vm, leases, host.agent.facts(), rules_of(services, vm.host))
+    wrong = [step for step in steps if isinstance(step, SetVfParams)]
+    if services.rehearsal is not None:
+        rehearse_steps(services, host, wrong)
+    else:
+        take_steps(host, wrong)
+    return bool(wrong)
 
 
 def _is_kept(vm: Vm, lease: Lease) -> bool:

@@ -36,15 +36,8 @@ from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.seats.licences import take_seat
 from vgpuctl.usecases.share.held_shares import HeldFor, hold, release_held_for
 from vgpuctl.usecases.share.release import release_ended, release_leases, release_shares
-from vgpuctl.usecases.share.restore_shares import restore_shares
-from vgpuctl.usecases.share.shares import (
-    check_leases,
-    describe_share,
-    leases_of,
-    plan_leases,
-    rehearse_steps,
-    take_steps,
-)
+from vgpuctl.usecases.share.restore_shares import restore_shares, set_params
+from vgpuctl.usecases.share.shares import check_leases, describe_share, leases_of
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
 from vgpuctl.usecases.vm.move_plan import PlannedMove, plan_move
 from vgpuctl.usecases.vm.move_vm import (
@@ -127,7 +120,7 @@ class PlannedResize:
         """True if a VM that runs goes on with what changes: its longest halt, parameters of VFs that it keeps."""
         was, now = self.vm.request, self.request
         others = replace(now, max_downtime_s=was.max_downtime_s, vgpu_params=was.vgpu_params)
-        is_placed = self.here is not None and (self.here.ending or self.here.beginning)
+        is_placed = self.here is not None and (without_leaving(self.here.ending) or self.here.beginning)
         return others == was and change_while_used(was.vgpu_params, now.vgpu_params) and not (is_placed or self.move)
 
     @property
@@ -216,6 +209,8 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
         vm = _as_stored(services, vm)
         plan = plan_resize(services, vm, size, may_move=options.may_move)
         if not plan.is_change:
+            if vm.has_to_run and vm.request.vgpu_params and set_params(services, vm, without_leaving(plan.before)):
+                services.say_done(vm.printed_name, "its VFs set as they are to be: they were otherwise")
             return plan
         if vm.has_to_run and not plan.is_in_place and not options.may_restart:
             raise StateError(
@@ -272,19 +267,12 @@ def _change_in_place(services: Services, plan: PlannedResize, reason: str) -> No
     The host comes first: a run that is killed is done again.
     """
     vm, now = plan.vm, replace(plan.vm, request=plan.request)
-    steps = () if plan.here is None else plan.here.building
-
-    def put_back() -> None:
-        host = services.host(vm.host)
-        before, _undo = plan_leases(vm, plan.before, host.agent.facts(), rules_of(services, vm.host))
-        take_steps(host, before)
-
-    with Undo(services.say, subject=vm.printed_name) as undoing:
-        if steps and services.rehearsal is not None:
-            rehearse_steps(services, services.host(vm.host), steps)
-        elif steps:
-            undoing.push("parameters of its VFs", put_back)
-            take_steps(services.host(vm.host), steps)
+    with operation(services, "resize-vm", vm), Undo(services.say, subject=vm.printed_name) as undoing:
+        with services.store.reading() as session:
+            _refuse_changed(session, plan)
+        if plan.here is not None:
+            undoing.push("parameters of its VFs", lambda: set_params(services, vm, plan.before))
+            set_params(services, now, without_leaving(plan.before))
         with services.store.transaction() as session:
             _refuse_changed(session, plan)
             session.set_vm_request(vm.uuid, now.request)

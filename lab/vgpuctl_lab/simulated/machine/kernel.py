@@ -11,7 +11,7 @@ from vgpuctl_lab.simulated.machine import readings, rules, usage
 from vgpuctl_lab.simulated.machine.drivers import STUB, Drivers
 from vgpuctl_lab.simulated.machine.shape import DEFAULT_ORDER, MDEV, CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, State, Vgpu
-from vgpuctl_lab.simulated.machine.tree import NO_GPU_INSTANCE, PRIORITIES, VF_DEFAULTS
+from vgpuctl_lab.simulated.machine.tree import NO_GPU_INSTANCE, VF_DEFAULTS, VF_MOST
 
 _DEVICE = r"/sys/bus/pci/devices/([^/]+)"
 _MDEV = r"/sys/bus/mdev/devices/([^/]+)"
@@ -37,7 +37,7 @@ class SimulatedKernel:
             (rf"{_DEVICE}/nvidia/current_vgpu_type", self._set_type),
             (rf"{_DEVICE}/nvidia/(gpu_instance_id|placement_id)", self._set_number),
             (rf"{_DEVICE}/nvidia/vgpu_params", self._set_params),
-            (rf"{_DEVICE}/sriov_admin/vf(\d+)/profile/(\w+)", self._set_vf_param),
+            (rf"{_DEVICE}/sriov_admin/vf(\d+)/profile/(exec_quantum_ms|preempt_timeout_us)", self._set_vf_param),
             (rf"{_DEVICE}/sriov_numvfs", self._set_numvfs),
             (rf"{_DEVICE}/sriov_drivers_autoprobe", self._set_autoprobe),
             (rf"{_DEVICE}/driver_override", self._override),
@@ -170,14 +170,9 @@ class SimulatedKernel:
         self._drivers.set_vfs(card, wanted)
 
     def _set_vf_param(self, function: str, number_text: str, name: str, text: str) -> None:
-        """A number or a priority; the firmware refuses where a fault says so."""
-        card = self._card_of(function)
-        if name == "vram_quota":
-            refuse(errno.EPERM)
-        value = text.removesuffix("\n")
-        if name == "sched_priority" and value not in PRIORITIES:
-            refuse(errno.EINVAL)
-        if name != "sched_priority" and number(value) > _MOST_VF_PARAM:
+        """The driver takes its maximum for more; the firmware refuses where a fault says so."""
+        card, value = self._card_of(function), str(min(number(text), VF_MOST[name]))
+        if number(text) > _MOST_VF_PARAM:
             refuse(errno.EINVAL)
         if self._state.fault(card, "vf-params-refused"):
             refuse(errno.EIO)

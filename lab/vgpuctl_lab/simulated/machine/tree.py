@@ -58,8 +58,9 @@ FIRMWARES = {
     **_build(60, "", "OVMF_CODE_4M.fd", "OVMF_VARS_4M.fd", ["pc-i440fx-*", "pc-q35-*"], []),
 }
 INTEL_DRIVER = "xe"
-PRIORITIES = ("low", "normal", "high")
-VF_DEFAULTS = {"exec_quantum_ms": "0", "preempt_timeout_us": "0", "sched_priority": "low"}
+VF_DEFAULTS = {"exec_quantum_ms": "0", "preempt_timeout_us": "0"}
+VF_MOST = {"exec_quantum_ms": 100_000, "preempt_timeout_us": 100_000_000}
+"""The driver's maxima, from memory: nobody has looked."""
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
 _UNKNOWN_BOARD, _FALLEN, _NO_RESET, _BAR_UNASSIGNED, _VBIOS, _OTHER_IDS = (
     "board-unknown",
@@ -336,10 +337,9 @@ def _add_sriov_admin(tree: Tree, state: State, card: CardShape, number: int, add
         return
     folder = f"{card.folder(card.address)}/sriov_admin/vf{number + 1}/profile"
     values = VF_DEFAULTS | state.vf_params.get(address, {})
-    chosen = values["sched_priority"]
     tree[f"{folder}/exec_quantum_ms"] = values["exec_quantum_ms"]
     tree[f"{folder}/preempt_timeout_us"] = values["preempt_timeout_us"]
-    tree[f"{folder}/sched_priority"] = " ".join(f"[{one}]" if one == chosen else one for one in PRIORITIES)
+    tree[f"{folder}/sched_priority"] = "[low] normal high"
     tree[f"{folder}/vram_quota"] = str((card.memory_mib << 20) // state.vf_counts[card.address])
 
 

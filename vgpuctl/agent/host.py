@@ -109,6 +109,24 @@ class Host(KernelFiles, DiskFiles):
 
         return pynvml
 
+    def nvfm(self) -> Any:
+        """Return the machine's SDK of Fabric Manager, as ctypes has it. Raises Problem `fabric-library-missing`.
+
+        A simulated machine answers here.
+        """
+        import ctypes
+
+        try:
+            if self.root != "/":
+                raise OSError("it is not used under another root")
+            return ctypes.CDLL("libnvfm.so.1")
+        except OSError as error:
+            raise Problem(
+                ProblemCode.FABRIC_LIBRARY_MISSING,
+                f"Fabric Manager cannot be asked: libnvfm.so.1 cannot be loaded: {error}",
+                hint="install the development package of Fabric Manager, in the driver's version",
+            ) from error
+
     def is_emulated(self) -> bool:
         """Tell whether the lab's module plays this machine's GPUs. A simulated machine answers here."""
         return self.exists("/proc/vgpulab")

@@ -1,20 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fabric Manager's mode, and whether a GPU behind NVSwitch can compute (fabric reference)."""
 
-import re
 from typing import Optional
 
+from vgpuctl.agent.fabric_manager import read_settings
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.facts import FabricFacts
 
-_CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
-_MODE = re.compile(r"^\s*FABRIC_MODE\s*=\s*(\d{1,18})", re.MULTILINE)
+_MOST_DIGITS = 18
 
 
 def read_mode(host: Host) -> Optional[int]:
     """Return FABRIC_MODE of Fabric Manager's configuration, None where there is none. Raises Problem."""
-    found = _MODE.search(host.read_optional(_CONFIG) or "")
-    return None if found is None else int(found[1])
+    value = read_settings(host).get("FABRIC_MODE", "")
+    return int(value) if value.isdecimal() and len(value) <= _MOST_DIGITS else None
 
 
 def find_problem(host: Host, fabric: Optional[FabricFacts]) -> Optional[str]:

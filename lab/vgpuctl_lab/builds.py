@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Builds that the lab makes once and keeps in its cache: kernel module, NVML, shim of libvirt, tiny guest, disk."""
+"""Builds that the lab makes once and keeps in its cache: kernel module, NVML, libnvfm, shim of libvirt, guest, disk."""
 
 import hashlib
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 
 from vgpuctl_lab.folder import LabFolder, built
@@ -13,6 +14,7 @@ MODULE_SOURCES = Path(__file__).parent / "kernel_module"
 IN_HOST = Path(__file__).parent / "in_host"
 NVML_SOURCES = Path(__file__).parent / "nvml_library"
 SMI_SOURCES = Path(__file__).parent / "nvidia_smi"
+FABRIC_SOURCES = Path(__file__).parent / "fabric_library"
 _C_OPTIONS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
 DISK_GIB = 16
 
@@ -81,21 +83,32 @@ def ensure_guest(folder: LabFolder) -> Path:
 
 
 def ensure_nvml(folder: LabFolder) -> Path:
-    """Build the lab's NVML and nvidia-smi. Returns the folder with `libnvidia-ml.so.1` and `nvidia-smi`."""
-    target = folder.cache / "nvml" / _key([*_sources(NVML_SOURCES), *_sources(SMI_SOURCES)], "")
+    """Build NVIDIA's part of a host. Returns the folder with `libnvidia-ml.so.1`, `nvidia-smi` and `libnvfm.so.1`."""
+    sources = [file for one in (NVML_SOURCES, SMI_SOURCES, FABRIC_SOURCES) for file in _sources(one)]
+    target = folder.cache / "nvml" / _key(sources, "")
     with built(target) as building:
         if building:
             build_nvidia_smi(building, build_nvml(building))
+            build_nvfm(building)
     return target
 
 
 def build_nvml(folder: Path) -> Path:
     """Compile the lab's NVML into a folder. Returns the library's path."""
-    library = folder / "libnvidia-ml.so.1"
-    sources = [str(file) for file in _sources(NVML_SOURCES) if file.suffix == ".c"]
-    options = ["-fPIC", "-fvisibility=hidden", "-shared", "-Wl,-soname,libnvidia-ml.so.1"]
-    command = [needed_program("cc", package="gcc"), *_C_OPTIONS, *options]
-    checked([*command, "-o", str(library), *sources], what="building the lab's NVML", timeout_s=120)
+    return _build_library(folder / "libnvidia-ml.so.1", _sources(NVML_SOURCES))
+
+
+def build_nvfm(folder: Path) -> Path:
+    """Compile the lab's libnvfm, the SDK of Fabric Manager, into a folder. Returns the library's path."""
+    shared = [NVML_SOURCES / name for name in ("fabric_state.c", "lab_text.c")]
+    return _build_library(folder / "libnvfm.so.1", [*_sources(FABRIC_SOURCES), *shared])
+
+
+def _build_library(library: Path, sources: Sequence[Path]) -> Path:
+    options = ["-fPIC", "-fvisibility=hidden", "-shared", f"-Wl,-soname,{library.name}", f"-I{NVML_SOURCES}"]
+    command = [needed_program("cc", package="gcc"), *_C_OPTIONS, *options, "-o", str(library)]
+    files = [str(file) for file in sources if file.suffix == ".c"]
+    checked([*command, *files], what=f"building the lab's {library.name}", timeout_s=120)
     return library
 
 

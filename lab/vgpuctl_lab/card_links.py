@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The NVLinks of one card of a lab host, as plain values: every agent on every simulated host loads them."""
+"""The NVLinks of a lab host, as plain values: every agent on every simulated host loads them."""
 
 from dataclasses import dataclass
 
@@ -25,3 +25,12 @@ class CardLinks:
 
 
 NO_LINKS = CardLinks()
+FABRIC_CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
+
+
+def fabric_config(mode: int) -> str:
+    """The configuration of Fabric Manager as its package has it, with a FABRIC_MODE; one with partitions restarts."""
+    return (
+        f"FABRIC_MODE={mode}\nFABRIC_MODE_RESTART={int(mode > 0)}\nSTATE_FILE_NAME=/tmp/fabricmanager.state\n"
+        "FM_CMD_BIND_INTERFACE=127.0.0.1\nFM_CMD_PORT_NUMBER=6666\nFM_CMD_UNIX_SOCKET_PATH=\nUNIX_SOCKET_PATH=\n"
+    )

@@ -11,7 +11,7 @@ from enum import StrEnum
 from vgpuctl.catalog import Board
 from vgpuctl.errors import UsageError
 from vgpuctl_lab.boards import interfaces, mig_mode_outlives_reboot, mig_profiles, one_board, total_vfs
-from vgpuctl_lab.interconnect import BRIDGED, SWITCHED, read_words
+from vgpuctl_lab.interconnect import BRIDGED, FABRIC_MODES, SWITCHED, fabric_mode, read_words
 
 DEFAULT_HOST = "gpu1=a40:vf-profile,a40:mdev-vf,t4:mdev,rtx-3090:passthrough,flex-170:vf"
 MOST_CARDS = 8
@@ -47,7 +47,8 @@ class Card:
     """One emulated GPU: a board of the catalogue and its interface.
 
     keeps_mig_mode: a board whose MIG mode a reboot takes keeps it here; reports of such boards differ (reference 5.1).
-    is_bridged: it shares an NVLink bridge with the next or the last such card of its board.
+    is_bridged: it shares an NVLink bridge with the next or the last such card of its board. fabric: the word for the
+    mode of the host's Fabric Manager.
     """
 
     board: Board
@@ -55,13 +56,14 @@ class Card:
     numa_node: int | None = None
     keeps_mig_mode: bool = False
     is_bridged: bool = False
+    fabric: str = ""
 
     @property
     def text(self) -> str:
         """The card as `--host` takes it."""
-        bridged = f"~{BRIDGED}" if self.is_bridged else ""
+        joined = "".join(f"~{word}" for word in ([BRIDGED] if self.is_bridged else []) + [self.fabric] if word)
         node = "" if self.numa_node is None else f"@{self.numa_node}"
-        return f"{self.board.key}:{self.interface}{bridged}{node}{_KEEPS_MIG if self.keeps_mig_mode else ''}"
+        return f"{self.board.key}:{self.interface}{joined}{node}{_KEEPS_MIG if self.keeps_mig_mode else ''}"
 
     @property
     def virtual_functions(self) -> int:
@@ -88,6 +90,11 @@ class HostShape:
         return NUMA_NODES if any(card.numa_node is not None for card in self.cards) else 1
 
     @property
+    def fabric_mode(self) -> int:
+        """FABRIC_MODE of its Fabric Manager."""
+        return fabric_mode(frozenset([card.fabric]) for card in self.cards)
+
+    @property
     def buses(self) -> tuple[int, ...]:
         """The PCI bus of each card, in their order."""
         if self.numa_nodes == 1:
@@ -102,7 +109,7 @@ class HostShape:
 
 
 def parse_host(text: str) -> HostShape:
-    """Read one `--host NAME[=BOARD[:INTERFACE][~bridged][@NODE][+keeps-mig],…]`; without cards the default host's.
+    """Read one `--host NAME[=BOARD[:INTERFACE][~WORD][@NODE][+keeps-mig],…]`; without cards the default host's.
 
     Raises UsageError.
     """
@@ -114,7 +121,9 @@ def parse_host(text: str) -> HostShape:
     words = [word for word in (cards or DEFAULT_HOST.partition("=")[2]).split(",") if word]
     if len(words) > MOST_CARDS:
         raise UsageError(f"--host {name}: {len(words)} cards", hint=f"one emulated host takes up to {MOST_CARDS}")
-    return HostShape(name, tuple(_parse_card(word) for word in words))
+    shape = HostShape(name, tuple(_parse_card(word) for word in words))
+    fabric_mode(frozenset([card.fabric]) for card in shape.cards)
+    return shape
 
 
 def _parse_card(text: str) -> Card:
@@ -143,14 +152,14 @@ def _parse_card(text: str) -> Card:
             f"card {text!r}: a {board.name} has no MIG mode that a reboot takes",
             hint=f"{_KEEPS_MIG} is for boards of Hopper and later that have MIG",
         )
-    is_bridged = BRIDGED in words
     if not colon:
-        return Card(board, allowed[0], numa_node, keeps_mig_mode, is_bridged)
+        interface = allowed[0]
     if interface not in allowed:
         raise UsageError(
             f"card {text!r}: a {board.name} has no interface {interface!r}", hint=f"it has {', '.join(allowed)}"
         )
-    return Card(board, CardInterface(interface), numa_node, keeps_mig_mode, is_bridged)
+    fabric = next((word for word in FABRIC_MODES if word in words), "")
+    return Card(board, CardInterface(interface), numa_node, keeps_mig_mode, BRIDGED in words, fabric)
 
 
 def _is_played(board: Board, interface: str) -> bool:

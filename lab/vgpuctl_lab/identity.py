@@ -7,6 +7,7 @@ from pathlib import Path
 from vgpuctl.catalog import board, boards
 from vgpuctl.errors import LabError
 from vgpuctl_lab.builds import IN_HOST
+from vgpuctl_lab.card_links import fabric_config
 from vgpuctl_lab.card_table import card_table
 from vgpuctl_lab.cards import HostShape
 from vgpuctl_lab.folder import LabFolder
@@ -160,8 +161,10 @@ def host_files(
     files["guest/idle.img"] = (guest.read_bytes(), 0o644)
     files["vgpulab.ko"] = (module.read_bytes(), 0o644)
     files["driver_link_shim.so"] = (shim.read_bytes(), 0o755)
-    for name in ("libnvidia-ml.so.1", "nvidia-smi"):
+    for name in ("libnvidia-ml.so.1", "nvidia-smi", "libnvfm.so.1"):
         files[f"nvidia/{name}"] = ((nvml / name).read_bytes(), 0o755)
+    if "nvlink_switch=1" in text["cards"][0]:
+        files["fabricmanager.cfg"] = (fabric_config(shape.fabric_mode).encode(), 0o644)
     if libvirt_cache and libvirt_cache.is_dir():
         for file in sorted(libvirt_cache.rglob("*")):
             if file.is_file():

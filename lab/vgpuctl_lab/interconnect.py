@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """NVLink bridges, NVSwitches and PCIe switches between the cards of a lab host of either kind.
 
-A card's word may end with `~bridged` or `~switched`. Cards of boards with NVSwitch are joined without a word.
+A card's word may end with `~bridged` or `~switched`. Cards of boards with NVSwitch are joined without a word; theirs
+may end with `~fabric-shared` or `~fabric-vgpu`, which give the host's Fabric Manager a mode with partitions.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.catalog import Board
@@ -12,6 +13,8 @@ from vgpuctl.errors import UsageError
 from vgpuctl_lab.card_links import NO_LINKS, CardLinks
 
 BRIDGED, SWITCHED = "bridged", "switched"
+FABRIC_MODES = {"fabric-shared": 1, "fabric-vgpu": 2}
+"""FABRIC_MODE of the words; without one it is 0."""
 CARDS_PER_SWITCH = 4
 """Cards behind one PCIe switch."""
 
@@ -35,11 +38,22 @@ class LinkedCard:
 def read_words(text: str, board: Board, words: Sequence[str]) -> frozenset[str]:
     """Check the words behind a card. text: the card as it was written. Raises UsageError."""
     for word in words:
-        if word not in (BRIDGED, SWITCHED):
-            raise UsageError(f"card {text!r}: there is no {word!r}", hint=f"~{BRIDGED} or ~{SWITCHED}")
+        if word not in (BRIDGED, SWITCHED, *FABRIC_MODES):
+            hint = ", ".join(f"~{one}" for one in (BRIDGED, SWITCHED, *FABRIC_MODES))
+            raise UsageError(f"card {text!r}: there is no {word!r}", hint=hint)
     if BRIDGED in words and (board.nvlink is None or board.nvlink.topology != "bridge"):
         raise UsageError(f"card {text!r}: a {board.name} takes no NVLink bridge")
+    if not FABRIC_MODES.keys().isdisjoint(words) and not _has_nvswitch(board):
+        raise UsageError(f"card {text!r}: a {board.name} has no NVSwitch", hint="for example h100-sxm5, b200")
     return frozenset(words)
+
+
+def fabric_mode(words: Iterable[frozenset[str]]) -> int:
+    """FABRIC_MODE of a host. words: of each of its cards. Raises UsageError for two modes."""
+    found = sorted({word for each in words for word in each if word in FABRIC_MODES})
+    if len(found) > 1:
+        raise UsageError(f"one host has one Fabric Manager, and not both of {' and '.join(found)}")
+    return FABRIC_MODES[found[0]] if found else 0
 
 
 def link_cards(cards: Sequence[LinkedCard]) -> list[CardLinks]:

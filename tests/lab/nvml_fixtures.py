@@ -6,6 +6,7 @@
 
 import ctypes
 import os
+import re
 import select
 import shutil
 import subprocess
@@ -20,7 +21,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from vgpuctl_lab.builds import build_nvml
+from vgpuctl_lab.builds import build_nvfm, build_nvml
 
 VERSION = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.127.06  (vgpulab)\n"
 
@@ -86,6 +87,55 @@ def nvml(nvml_library: Path, module: ModuleDouble) -> Iterator[Any]:
         pynvml.nvmlShutdown()
     except pynvml.NVMLError_Uninitialized:
         return
+
+
+@pytest.fixture(scope="session")
+def nvfm_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built SDK of Fabric Manager."""
+    if shutil.which("cc") is None:
+        pytest.skip("no C compiler")
+    return build_nvfm(tmp_path_factory.mktemp("nvfm"))
+
+
+@pytest.fixture
+def nvfm(nvfm_library: Path, module: ModuleDouble) -> Iterator[Any]:
+    """The SDK, to be initialised by the test; shut down afterwards."""
+    library = ctypes.CDLL(str(nvfm_library))
+    yield library
+    library.fmLibShutdown()
+
+
+class FabricFiles:
+    """What an emulated host's Fabric Manager has beside the card table, in the folder of a ModuleDouble."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def configure(self, text: str) -> None:
+        (self._folder / "fabricmanager.cfg").write_text(text)
+
+    def add_vf(self, pf: str, vf: str) -> None:
+        (self._folder / vf).mkdir()
+        (self._folder / vf / "physfn").symlink_to(f"../{pf}")
+
+    def fail_links(self, address: str, count: int) -> None:
+        (self._folder / "fabric_links").write_text(f"links {address} failed={count}\n")
+
+    def let(self, *, keeps_partitions: bool = True, **keys: int) -> None:
+        """Let Fabric Manager be so: stopped, starting_until, window_ends, restarted."""
+        kept = [line for line in self.lines() if line.startswith("active")] if keeps_partitions else []
+        manager = " ".join(f"{key}={value}" for key, value in keys.items())
+        (self._folder / "fabric").write_text("\n".join([f"manager - {manager}", *kept]) + "\n")
+
+    def pass_time(self, seconds: int) -> None:
+        """Let every time of the file be so much nearer."""
+        text = "\n".join(self.lines())
+        text = re.sub(r"(_until|_ends)=(?!0)(\d+)", lambda one: f"{one[1]}={int(one[2]) - seconds}", text)
+        (self._folder / "fabric").write_text(text + "\n")
+
+    def lines(self) -> list[str]:
+        file = self._folder / "fabric"
+        return file.read_text().splitlines() if file.exists() else []
 
 
 @contextmanager

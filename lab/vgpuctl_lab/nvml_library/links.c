@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "fabric_state.h"
 #include "lab.h"
 
 #define REMOTE_GPU 0
 #define REMOTE_SWITCH 2
+#define IN_PROGRESS 2
 #define COMPLETED 3
 #define MOST_PEERS 16
 
@@ -38,7 +40,7 @@ static void peer_of(const struct gpu *gpu, unsigned int link, char *address, siz
 	snprintf(address, size, "%s", words[link % count]);
 }
 
-/* A scenario may play how many are up; none is whose peer fell off the bus. */
+/* A scenario may play how many are up; none is that failed, or whose peer fell off the bus. */
 API nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, unsigned int *is_active)
 {
 	VIEW(view);
@@ -49,7 +51,8 @@ API nvmlDeviceGetNvLinkState(nvmlDevice_t device, unsigned int link, unsigned in
 	if (ret != NVML_SUCCESS)
 		return ret;
 	peer_of(view.gpu, link, peer, sizeof(peer));
-	*is_active = !lab_number(lab_card_line(&view.state, peer), "fallen", 0);
+	*is_active = !lab_number(lab_card_line(&view.state, peer), "fallen", 0) &&
+		     link >= fabric_failed_links(view.gpu->address);
 	if (gpu_curve(&view, "nvlink_active_links", &played) && link >= played)
 		*is_active = 0;
 	return NVML_SUCCESS;
@@ -131,6 +134,21 @@ API nvmlDeviceGetModuleId(nvmlDevice_t device, unsigned int *module)
 	return *module ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
 
+/* In the modes with partitions a GPU is set up while a partition with it is active. */
+static unsigned int fabric_state_of(unsigned int module)
+{
+	struct fabric_state state;
+	unsigned int mode = fabric_mode();
+
+	fabric_read(&state);
+	if (mode != FABRIC_SHARED && mode != FABRIC_VGPU)
+		return state.starting_until > fabric_now() ? IN_PROGRESS : COMPLETED;
+	for (unsigned int i = 0; i < state.count; i++)
+		if (state.active[i].modules >> (module - 1) & 1)
+			return COMPLETED;
+	return IN_PROGRESS;
+}
+
 /* A host of its own has the cluster of all zeros. */
 API nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *info)
 {
@@ -142,7 +160,7 @@ API nvmlDeviceGetGpuFabricInfo(nvmlDevice_t device, nvmlGpuFabricInfo_t *info)
 	if (!lab_number(view.gpu->card, "fabric", 0))
 		return NVML_ERROR_NOT_SUPPORTED;
 	memset(info, 0, sizeof(*info));
-	info->state = COMPLETED;
+	info->state = fabric_state_of(lab_number(view.gpu->card, "module", 1));
 	return NVML_SUCCESS;
 }
 

@@ -68,6 +68,7 @@ _ALL = (
     FaultKind("move-dirty", True, "how much of its state a running vGPU changes", "MiB/s", 16),
     FaultKind("move-sleep", True, "pause before each step of a vGPU's migration", "ms", 2000),
     FaultKind("move-stall", True, "the copying of a VM with a vGPU of the card stands still"),
+    FaultKind("nvlink-failed", True, "NVLinks of a card with NVSwitch have failed, its first ones", "links", 1),
     FaultKind("libvirtd", False, "libvirtd is stopped"),
     FaultKind("sshd", False, "sshd is stopped; on an emulated host for so long", "seconds", 60),
     FaultKind("network", False, "the host's network is cut: sessions hang, new ones get no answer"),
@@ -75,6 +76,12 @@ _ALL = (
     FaultKind("clock-skew", False, "the host's clock is ahead", "seconds", 3600),
     FaultKind("move-seconds", False, "how long the copying of a VM from here takes by the clock", "seconds", 10),
     FaultKind("move-port", False, "no VM arrives here: the ports of QEMU's migration refuse connections"),
+    FaultKind("fabric-starting", False, "Fabric Manager sets the fabric up, without its partitions", "seconds", 60),
+    FaultKind("fabric-dead", False, "Fabric Manager has died; its partitions stay routed"),
+    FaultKind(
+        "fabric-restarted", False, "Fabric Manager was restarted and waits 60 s to be told its partitions, then it ends"
+    ),
+    FaultKind("fabric-version", False, "Fabric Manager is of another version than the driver and does not start"),
     FaultKind("power-off", False, "the host has no power; the end of the fault is a cold start"),
 )
 KINDS = {kind.name: kind for kind in _ALL}
@@ -93,8 +100,13 @@ SIMULATED_ONLY = (
     "no-sriov-admin",
     "vf-params-refused",
     "move-stall",
+    "nvlink-failed",
     "move-seconds",
     "move-port",
+    "fabric-starting",
+    "fabric-dead",
+    "fabric-restarted",
+    "fabric-version",
 )
 """Faults that the kernel of an emulated host, or its NVML, does not play."""
 EMULATED_ONLY = ("move-no-precopy", "move-sleep")

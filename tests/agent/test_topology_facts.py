@@ -122,7 +122,7 @@ def test_a_gpu_whose_fabric_is_not_set_up_takes_no_vm(
     play(simulated, f"gpu:{pf} fabric_state 0 0:{state}", f"gpu:{pf} fabric_status 0 0:{status}")
     if mode is not None:
         path = simulated.files.root / CONFIG
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(f"# FABRIC_MODE=9\nFABRIC_MODE={mode}\n")
     gpu, other = read_facts(simulated.host).gpus
     assert gpu.unread == () and other.problems == ()

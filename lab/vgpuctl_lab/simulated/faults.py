@@ -13,12 +13,14 @@ NVIDIA, INTEL = "10de", "8086"
 Active = tuple[str, str | None, int]
 # Faults that the lab daemon applies; the agent sees the others by itself.
 _AT_LISTENERS = ("libvirtd", "sshd", "network", "power-off")
-_OF_HOST = (*_AT_LISTENERS, "disk-full", "clock-skew", "move-seconds", "move-port")
+_OF_HOST = (*_AT_LISTENERS, "disk-full", "clock-skew", "move-seconds", "move-port", *faults.OF_FABRIC)
 
 
 def begin(lab: LabFolder, host: str, kind: str, value: int, address: str | None) -> str | None:
     """Let a fault begin; the card it is on, None for one of the host."""
     machine = _machine(lab, host)
+    if kind in faults.OF_FABRIC and not machine.shape.has_fabric_manager:
+        raise UsageError(f"{host} has no Fabric Manager", hint="hosts with NVSwitch have it: h100-sxm5*8")
     if kind in _OF_HOST:
         with machine.change() as state:
             faults.set_on_host(machine, state, kind, value)
@@ -45,7 +47,9 @@ def active(lab: LabFolder, host: str) -> list[Active]:
     """The faults that a host has now."""
     machine = _machine(lab, host)
     state = machine.state()
-    found: list[Active] = [(kind, None, value) for kind, value in state.host_faults.items()]
+    found: list[Active] = [
+        (kind, None, value) for kind, value in state.host_faults.items() if faults.host_fault_left(state, kind, value)
+    ]
     for card in machine.shape.cards:
         kinds = state.faults.get(card.address, {})
         now = {kind: faults.left_of(state, card, kind, value) for kind, value in kinds.items()}

@@ -17,7 +17,7 @@ from vgpuctl_lab.boards import (
     total_vfs,
     vgpu_types,
 )
-from vgpuctl_lab.interconnect import LinkedCard, link_cards, read_words, switch_numbers
+from vgpuctl_lab.interconnect import LinkedCard, fabric_mode, link_cards, read_words, switch_numbers
 from vgpuctl_lab.placements import layout_of, placements
 from vgpuctl_lab.simulated.machine.distribution import DEFAULT as DEFAULT_DISTRIBUTION
 from vgpuctl_lab.simulated.machine.distribution import DISTRIBUTIONS
@@ -38,7 +38,9 @@ from vgpuctl_lab.simulated.machine.shape import (
 
 DEFAULT_MIX = "a40:1"
 MOST_CARDS = 16
-_CARD = re.compile(r"(?P<board>[^/*~]+)(?:/(?P<interface>[a-z-]+))?(?P<words>(?:~[a-z]*)*)(?:\*(?P<count>[0-9]{1,4}))?")
+_CARD = re.compile(
+    r"(?P<board>[^/*~]+)(?:/(?P<interface>[a-z-]+))?(?P<words>(?:~[a-z-]*)*)(?:\*(?P<count>[0-9]{1,4}))?"
+)
 _MOST_PLAIN_VFS = 8
 _FIRST_BUS = 0x41
 # Between two cards, so that 64 VFs with their offset never reach the next one's bus.
@@ -72,7 +74,7 @@ def parse_mix(text: str) -> tuple[MixPart, ...]:
 
     `a40/mdev-vf*4+t4:10` means hosts of four A40 and one T4, `a40@rhel` one with RHEL's names of services. Without an
     interface a card has the one that its board has on a current host. `a40~bridged*4`: two pairs at NVLink bridges;
-    `a40~switched*8`: two PCIe switches with four cards each.
+    `a40~switched*8`: two PCIe switches with four cards each; `h100-sxm5~fabric-vgpu*8`: FABRIC_MODE 2.
     """
     parts = []
     for word in (one.strip() for one in text.split(",")):
@@ -86,6 +88,7 @@ def parse_mix(text: str) -> tuple[MixPart, ...]:
         found = tuple(card for one in cards.split("+") for card in _parse_cards(one))
         if len(found) > MOST_CARDS:
             raise UsageError(f"mix {word!r}: {len(found)} cards", hint=f"a host takes up to {MOST_CARDS}")
+        fabric_mode(card.words for card in found)
         parts.append(
             MixPart(found, int(weight or 1), f"{cards}{at}{distribution}", distribution or DEFAULT_DISTRIBUTION)
         )
@@ -121,6 +124,7 @@ def shape_of(name: str, part: MixPart, versions: Mapping[str, str], *, with_vfs:
         cards=cards,
         enabled_vfs=enabled if with_vfs else {},
         distribution=part.distribution,
+        fabric_mode=fabric_mode(card.words for card in part.cards),
     )
 
 

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Faults of a simulated machine: what they change, and what the kernel says of them (reference 9)."""
 
-from vgpuctl_lab.simulated.machine import usage
+from vgpuctl_lab.simulated.machine import fabric_manager, usage
 from vgpuctl_lab.simulated.machine.drivers import STUB, UNREGISTERED, Drivers
 from vgpuctl_lab.simulated.machine.rules import DRIVER
 from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.sriov_manage import PF_UNBOUND, SILENT
-from vgpuctl_lab.simulated.machine.state import MachineFolder, State
+from vgpuctl_lab.simulated.machine.state import FABRIC_MANAGER, MachineFolder, State
 
 PF_STUB, FALLEN, XID, ECC = "pf-stub", "fallen", "xid", "ecc"
 VFS_ON_STUB, LOCK_BUSY, WEDGED = "vfs-on-stub", "lock-busy", "vf-wedged"
@@ -16,6 +16,9 @@ OF_SRIOV = (PF_STUB, PF_UNBOUND, VFS_ON_STUB, UNREGISTERED, SILENT, "board-unkno
 OF_PCI = ("bar-unassigned", "reset-fails", "no-reset", "flr-fails", "config-differs", "driver-lost")
 # Faults that only Intel's cards can have.
 OF_INTEL = ("no-sriov-admin", "vf-params-refused")
+# Faults of Fabric Manager, on a host with NVSwitch.
+FABRIC_STARTING, FABRIC_DEAD, FABRIC_RESTARTED = "fabric-starting", "fabric-dead", "fabric-restarted"
+OF_FABRIC = (FABRIC_STARTING, FABRIC_DEAD, FABRIC_RESTARTED, fabric_manager.VERSION_FAULT)
 # Faults of the host that are a stopped service.
 STOPPED = {"libvirtd": usage.LIBVIRTD, "sshd": usage.SSHD}
 _FALLEN_XID, _DOUBLE_BIT_XID = 79, 48
@@ -91,12 +94,39 @@ def set_on_host(machine: MachineFolder, state: State, kind: str, value: int) -> 
     state.host_faults.pop(kind, None)
     if value:
         state.host_faults[kind] = value
+    if kind in OF_FABRIC:
+        _set_on_fabric_manager(machine, state, kind, value)
     if kind in STOPPED:
         if value:
             usage.stop_service(state, STOPPED[kind])
             state.host_faults[kind] = value
         else:
             usage.start_service(machine.shape, state, STOPPED[kind])
+
+
+def _set_on_fabric_manager(machine: MachineFolder, state: State, kind: str, value: int) -> None:
+    """Let it be set up anew for a while, die, be restarted with its partitions, or be of another version."""
+    fabric_manager.settle(state)
+    if kind == FABRIC_STARTING or (kind == FABRIC_RESTARTED and not value):
+        fabric_manager.start(state, keeps_partitions=False, starting_s=value)
+    elif kind == FABRIC_RESTARTED:
+        fabric_manager.start(state, keeps_partitions=True)
+    elif value:
+        state.services[FABRIC_MANAGER] = False
+    else:
+        fabric_manager.control(machine, state, "start")
+
+
+def host_fault_left(state: State, kind: str, value: int) -> int:
+    """The same of a fault of the host."""
+    fabric = state.fabric
+    if kind == FABRIC_STARTING:
+        return value if fabric.starting_until > state.now() else 0
+    if kind == FABRIC_RESTARTED:
+        return value if fabric.window_ends is not None and fabric_manager.is_running(state) else 0
+    if kind == FABRIC_DEAD:
+        return 0 if fabric_manager.is_running(state) else value
+    return value
 
 
 def _log_xid(machine: MachineFolder, card: CardShape, xid: int, text: str) -> None:

@@ -8,14 +8,16 @@ import errno
 import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from vgpuctl.agent.host import Completed, Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.ovn import PROBE_PACKETS
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl_lab.simulated.interpreter import BOOT_VARIABLE
-from vgpuctl_lab.simulated.machine import ovn, scenario_xids, systemd_analyze
+from vgpuctl_lab.simulated.machine import fabric_manager, ovn, scenario_xids, systemd_analyze
 from vgpuctl_lab.simulated.machine.distribution import distribution_of
+from vgpuctl_lab.simulated.machine.fabric_manager import SimulatedNvfm
 from vgpuctl_lab.simulated.machine.kernel import SimulatedKernel
 from vgpuctl_lab.simulated.machine.nvml import SimulatedNvml
 from vgpuctl_lab.simulated.machine.programs import has_nvidia, run_program
@@ -91,6 +93,10 @@ class SimulatedHost(Host):
         if not has_nvidia(self.machine):
             raise Problem(ProblemCode.NVML_MISSING, "NVML cannot be used: NVML Shared Library Not Found")
         return SimulatedNvml(self.machine)
+
+    def nvfm(self) -> Any:
+        """The machine's SDK of Fabric Manager. Raises Problem `fabric-library-missing` without NVSwitch."""
+        return SimulatedNvfm(self.machine) if self.machine.shape.has_fabric_manager else super().nvfm()
 
     def user_id(self, name: str) -> int:
         """Return the id of a user of the machine. Raises Problem `no-such-user`."""
@@ -174,6 +180,8 @@ class SimulatedHost(Host):
             return name if os.access(name, os.X_OK) else None
         if base == "nvidia-smi":
             return f"/usr/bin/{base}" if has_nvidia(self.machine) else None
+        if base == fabric_manager.PROGRAM:
+            return f"/usr/bin/{base}" if self.machine.shape.has_fabric_manager else None
         if base == systemd_analyze.PROGRAM:
             return f"/usr/bin/{base}" if systemd_analyze.is_here() else None
         if super().exists(f"{HIDDEN_PROGRAMS}/{base}"):

@@ -4,13 +4,13 @@
 from types import SimpleNamespace
 from typing import Any
 
+from vgpuctl_lab.simulated.machine import fabric_manager
 from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle, Session
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, NvmlError
 from vgpuctl_lab.simulated.machine.shape import CardShape
 
 _INVALID_ARGUMENT = CONSTANTS["NVML_ERROR_INVALID_ARGUMENT"]
 _GPU, _SWITCH = 0, 2
-_COMPLETED = 3
 _ERROR_COUNTERS = ("replay", "recovery", "crc-flit", "crc-data", "ecc-data")
 """The labels of the measure `nvlink_errors`, by NVML's number."""
 
@@ -19,7 +19,7 @@ class LinkFunctions(Session):
     """NVLinks of the machine's cards."""
 
     def device_get_nv_link_state(self, device: DeviceHandle, link: int) -> int:
-        """nvmlDeviceGetNvLinkState: no link is active whose peer fell off the bus."""
+        """nvmlDeviceGetNvLinkState: none is active that failed, or whose peer fell off the bus."""
         return int(self.is_active(self._with_link(device, link), link))
 
     def device_get_nv_link_version(self, device: DeviceHandle, link: int) -> int:
@@ -53,7 +53,8 @@ class LinkFunctions(Session):
         card = self.card(device)
         self.had(card.links.has_fabric or None)
         state, status = (self.sensors().of_gpu(card, f"fabric_{part}") for part in ("state", "status"))
-        info._obj.state = _COMPLETED if state is None else int(state)
+        told = fabric_manager.fabric_state(self.machine, self.state, card) if state is None else state
+        info._obj.state = int(told)
         info._obj.status = int(status or 0)
         return 0
 
@@ -64,7 +65,7 @@ class LinkFunctions(Session):
     def is_active(self, card: CardShape, link: int) -> bool:
         """True if a link is up; a scenario may play how many are."""
         played = self.sensors().of_gpu(card, "nvlink_active_links")
-        if played is not None and link >= played:
+        if (played is not None and link >= played) or link < self.state.fault(card, fabric_manager.FAILED_LINKS):
             return False
         peer = next((one for one in self.machine.shape.cards if one.address == card.links.peer(link)), None)
         return peer is None or not self.state.fault(peer, "fallen")

@@ -3,7 +3,15 @@
 
 from collections.abc import Sequence
 
-from vgpuctl_lab.simulated.machine import nvidia_smi, ovn, sriov_manage, systemctl, systemd_analyze, virsh
+from vgpuctl_lab.simulated.machine import (
+    fabric_manager,
+    nvidia_smi,
+    ovn,
+    sriov_manage,
+    systemctl,
+    systemd_analyze,
+    virsh,
+)
 from vgpuctl_lab.simulated.machine.drivers import STUB, Drivers
 from vgpuctl_lab.simulated.machine.state import MachineFolder, is_nvidia
 
@@ -21,6 +29,8 @@ def run_program(machine: MachineFolder, argv: Sequence[str]) -> tuple[int, str, 
         return (0, "", "") if known else (1, "", f"modprobe: FATAL: Module {argv[-1]} not found.\n")
     if program == "nvidia-smi" and has_nvidia(machine):
         return nvidia_smi.run(machine, argv[1:])
+    if program == fabric_manager.PROGRAM and machine.shape.has_fabric_manager:
+        return 0, fabric_manager.version(machine), ""
     if program == "virsh":
         return virsh.run(machine, argv[1:])
     if program == "systemctl":

@@ -163,6 +163,7 @@ class Shape:
 
     distribution: whose names its services have (distribution.py).
     removal_delay_s: how long after a VM's end the driver still refuses to take its vGPU away.
+    fabric_mode: of Fabric Manager when the host is first switched on; then its configuration tells.
     """
 
     hostname: str
@@ -176,6 +177,12 @@ class Shape:
     enabled_vfs: dict[str, int]
     removal_delay_s: float = 0.0
     distribution: str = "debian"
+    fabric_mode: int = 0
+
+    @property
+    def has_fabric_manager(self) -> bool:
+        """True if cards of it are joined by NVSwitches."""
+        return any(card.links.has_switch for card in self.cards)
 
     @property
     def numa_nodes(self) -> int:

@@ -14,12 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from vgpuctl_lab.card_links import FABRIC_CONFIG, fabric_config
 from vgpuctl_lab.simulated.machine.distribution import distribution_of
 from vgpuctl_lab.simulated.machine.shape import DEFAULT_ORDER, NVIDIA, CardShape, Shape
 from vgpuctl_lab.simulated.machine.shape import read as read_shape
 
 FIRST_MDEV_GROUP = 100_000
 FIRST_PID = 10_000
+FABRIC_MANAGER = "nvidia-fabricmanager.service"
 # Services of a vGPU host: clients that hold the cards run only if its owner starts them. nvidia-vgpud ends itself.
 _SERVICES = {
     "libvirtd.service": True,
@@ -155,6 +157,20 @@ class Ovn:
 
 
 @dataclass
+class Fabric:
+    """What Fabric Manager has done. active: ids of its partitions.
+
+    starting_until: when its start ends. window_ends: until when, after its restart, it waits to be told the active
+    partitions. was_restarted: whether its last start was a restart that kept them.
+    """
+
+    active: list[int] = field(default_factory=list)
+    starting_until: float = 0.0
+    window_ends: float | None = None
+    was_restarted: bool = False
+
+
+@dataclass
 class State:
     """The state. drivers, overrides: by function.
 
@@ -203,6 +219,7 @@ class State:
     reset_orders: dict[str, str] = field(default_factory=dict)
     vf_params: dict[str, dict[str, str]] = field(default_factory=dict)
     roms: list[str] = field(default_factory=list)
+    fabric: Fabric = field(default_factory=Fabric)
     opened: list[str] = field(default_factory=list, compare=False, repr=False)
     played_xids: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
@@ -300,6 +317,8 @@ def booted(shape: Shape, before: State | None = None) -> State:
             state.mig_modes[card.address] = (pending, pending)
     distribution = distribution_of(shape)
     state.services = {**_SERVICES, **dict.fromkeys(distribution.ovn_services, False)}
+    if shape.has_fabric_manager:
+        state.services[FABRIC_MANAGER] = True
     if distribution.has_network_manager:
         state.services["NetworkManager.service"] = True
     state.enabled = list(distribution.enabled)
@@ -382,6 +401,7 @@ class MachineFolder:
         fields["schedulers"] = {key: Scheduler(**each) for key, each in fields.get("schedulers", {}).items()}
         fields["processes"] = [Process(**each) for each in fields.get("processes", ())]
         fields["ovn"] = Ovn(**fields.get("ovn", {}))
+        fields["fabric"] = Fabric(**fields.get("fabric", {}))
         return State(**fields)
 
 
@@ -400,6 +420,10 @@ def make(folder: Path, shape: Shape) -> MachineFolder:
     (folder / "root/run").mkdir(parents=True, exist_ok=True)
     (folder / "root/dev/kmsg").touch()
     machine = MachineFolder(folder)
+    if shape.has_fabric_manager:
+        config = machine.root / FABRIC_CONFIG.lstrip("/")
+        config.parent.mkdir(parents=True, exist_ok=True)
+        config.write_text(fabric_config(shape.fabric_mode))
     machine.write(booted(shape))
     return machine
 

@@ -3,10 +3,10 @@
 
 from collections.abc import Sequence
 
-from vgpuctl_lab.simulated.machine import usage
+from vgpuctl_lab.simulated.machine import fabric_manager, usage
 from vgpuctl_lab.simulated.machine.distribution import Distribution, distribution_of
 from vgpuctl_lab.simulated.machine.shape import Shape
-from vgpuctl_lab.simulated.machine.state import MachineFolder, State
+from vgpuctl_lab.simulated.machine.state import FABRIC_MANAGER, MachineFolder, State
 
 _NOT_FOUND_STATUS = 5
 
@@ -16,9 +16,10 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
     words = [word for word in arguments if not word.startswith("-")]
     verb, names = (words[0], words[1:]) if words else ("list-units", [])
     if verb == "list-units":
+        state = machine.state()
         lines = [
-            f"{name} loaded {'active running' if active else 'inactive dead'} {name.partition('.')[0]}"
-            for name, active in sorted(machine.state().services.items())
+            f"{name} loaded {'active running' if _is_active(state, name) else 'inactive dead'} {name.partition('.')[0]}"
+            for name in sorted(state.services)
             if name.endswith(".service")
         ]
         return 0, "".join(f"{line}\n" for line in lines), ""
@@ -42,6 +43,8 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
         with machine.change() as state:
             if names[0] not in state.services:
                 return _NOT_FOUND_STATUS, "", f"Failed to {verb} {names[0]}: Unit {names[0]} not found.\n"
+            if names[0] == FABRIC_MANAGER:
+                return fabric_manager.control(machine, state, verb)
             if verb == "stop":
                 usage.stop_service(state, names[0])
             elif not state.services[names[0]]:
@@ -68,7 +71,7 @@ def _shown(shape: Shape, state: State, name: str) -> str:
     shown = {
         "Id": name,
         "LoadState": "loaded" if is_known else "not-found",
-        "ActiveState": "active" if state.services.get(name) else "inactive",
+        "ActiveState": "active" if _is_active(state, name) else "inactive",
         "Result": "success",
         "UnitFileState": file_state if is_known else "",
         "User": "",
@@ -79,6 +82,10 @@ def _shown(shape: Shape, state: State, name: str) -> str:
     return "".join(
         f"{line}\n" for line in (*lines, *(f"EnvironmentFiles={path} (ignore_errors=yes)" for path in files))
     )
+
+
+def _is_active(state: State, name: str) -> bool:
+    return fabric_manager.is_running(state) if name == FABRIC_MANAGER else state.services.get(name, False)
 
 
 def _is_known(distribution: Distribution, state: State, name: str) -> bool:

@@ -12,6 +12,9 @@ import pytest
 from tests.lab.nvml_fixtures import FabricFiles, ModuleDouble, module, nvfm, nvfm_library
 from vgpuctl.agent import fabric_manager as client
 from vgpuctl.agent.fabric_manager import ActivatedList, ConnectParameters, FailedDevices, PartitionList, PciDevice
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl_lab.builds import FABRIC_SOURCES
 from vgpuctl_lab.card_links import fabric_config
 from vgpuctl_lab.card_table import card_table
@@ -156,6 +159,26 @@ def test_partitions_are_seen_by_every_process_and_overlap_as_the_guide_says(nvfm
     asked.addressInfo = b"127.0.0.1"
     argv = ["python3", "-c", program, nvfm._name, bytes(asked).hex()]
     assert subprocess.run(argv, check=True, capture_output=True, text=True, timeout=30).stdout == "0 -17\n"
+
+
+def test_the_agents_client_uses_it(nvfm: Any, files: FabricFiles, tmp_path: Path) -> None:
+    class EmulatedHost(Host):
+        def nvfm(self) -> Any:
+            return nvfm
+
+    for text, code in (("", ProblemCode.FABRIC_NOT_SUPPORTED), ("FABRIC_MODE=1\n", ProblemCode.FABRIC_GPU_TAKEN)):
+        files.configure(text)
+        with client.FabricManager(EmulatedHost(str(tmp_path))) as manager:
+            if text:
+                manager.activate(3)
+                assert [one.number for one in manager.partitions() if one.is_active] == [3]
+            with pytest.raises(Problem) as caught:
+                manager.activate(1)
+            assert caught.value.code == code
+    files.let(stopped=1)
+    with pytest.raises(Problem) as caught:
+        client.FabricManager(EmulatedHost(str(tmp_path)))
+    assert caught.value.code == ProblemCode.FABRIC_UNREACHABLE
 
 
 def test_vfs_belong_to_the_gpus_in_their_order(nvfm: Any, handle: ctypes.c_void_p, files: FabricFiles) -> None:

@@ -19,14 +19,17 @@ from vgpuctl.hosts.connection import Connection
 from vgpuctl.hosts.settings import SshSettings
 from vgpuctl.inventory.load import load_inventory
 from vgpuctl_lab import kernel_faults
+from vgpuctl_lab.simulated.layout import simulated_folder
+from vgpuctl_lab.simulated.machine import fabric_manager
+from vgpuctl_lab.simulated.machine.state import MachineFolder
 
-NAME = "sim-001"
+NAME, HGX = "sim-001", "sim-002"
 DOMAIN = "<domain type='kvm'><name>web</name><memory>1024</memory><os><type>hvm</type></os></domain>"
 
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
-    with simulated_fleet(tmp_path_factory.mktemp("faults"), 1, "a40*2+t4") as made:
+    with simulated_fleet(tmp_path_factory.mktemp("faults"), 2, "a40*2+t4,h100-sxm5~fabric-shared*2") as made:
         yield made
 
 
@@ -48,12 +51,12 @@ def facts(folder: lab.LabFolder) -> HostFacts:
 
 
 def state(folder: lab.LabFolder) -> str:
-    (host,) = lab.simulated.status(folder=folder)
+    host, _ = lab.simulated.status(folder=folder)
     return host.state
 
 
 def port(folder: lab.LabFolder) -> int:
-    (host,) = lab.simulated.status(folder=folder)
+    host, _ = lab.simulated.status(folder=folder)
     return host.port
 
 
@@ -129,6 +132,28 @@ def test_the_command_sets_lists_and_ends_faults(healthy: lab.LabFolder, tmp_path
     assert operator.is_refused(*command, "refuse", "soon")["exit_code"] == UsageError.exit_code
 
 
+def test_faults_of_fabric_manager_end_by_themselves_or_with_their_end(healthy: lab.LabFolder) -> None:
+    def active() -> list[str]:
+        return [kind for kind, _, _ in lab.faults.active(HGX, folder=healthy)]
+
+    machine = MachineFolder(simulated_folder(healthy).host(HGX))
+    for kind, seconds in (("fabric-starting", 30), ("fabric-restarted", 60)):
+        lab.faults.begin(HGX, kind, seconds if kind == "fabric-starting" else None, folder=healthy)
+        assert active() == [kind]
+        with machine.change() as state:
+            state.skipped_s += seconds
+        assert active() == []
+    for kind in ("fabric-version", "fabric-dead"):
+        lab.faults.begin(HGX, kind, folder=healthy)
+        assert active() == [kind]
+        assert not fabric_manager.is_running(machine.state())
+        lab.faults.clear(HGX, folder=healthy)
+        assert fabric_manager.is_running(machine.state())
+    lab.faults.begin(HGX, "nvlink-failed", 4, folder=healthy)
+    assert lab.faults.active(HGX, folder=healthy) == [("nvlink-failed", "0000:41:00.0", 4)]
+    lab.faults.clear(HGX, folder=healthy)
+
+
 @pytest.mark.parametrize("scripts", [kernel_faults.BEGINS, kernel_faults.ENDS], ids=["begins", "ends"])
 def test_the_scripts_for_emulated_hosts_are_shell_and_every_one_has_its_end(scripts: dict[str, str]) -> None:
     # An emulated host's sshd comes back by itself.
@@ -162,6 +187,7 @@ def test_a_shell_on_the_host_has_the_cards_programs(folder: lab.LabFolder) -> No
         ("busy", None, "1"),
         ("pf-stub", None, "0000:45:00.0"),
         ("move-sleep", None, None),
+        ("fabric-dead", None, None),
     ],
 )
 def test_a_fault_that_cannot_be_is_refused(

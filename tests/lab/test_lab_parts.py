@@ -14,6 +14,7 @@ import pytest
 import vgpuctl_lab as lab
 from vgpuctl.errors import LabError, UsageError
 from vgpuctl_lab.builds import IN_HOST
+from vgpuctl_lab.card_links import fabric_config
 from vgpuctl_lab.card_table import card_table
 from vgpuctl_lab.cards import numa_arguments, qemu_devices
 from vgpuctl_lab.folder import built
@@ -111,6 +112,17 @@ def test_bridged_cards_are_pairs_in_the_table_whatever_their_order_in_the_text()
     }
 
 
+def test_a_word_at_one_card_gives_the_mode_of_the_hosts_fabric_manager() -> None:
+    for text, mode in (
+        ("h100-sxm5,h100-sxm5", 0),
+        ("b200,b200~fabric-shared", 1),
+        ("b200:mdev-vf~fabric-vgpu@1,b200", 2),
+    ):
+        shape = lab.parse_host(f"h={text}")
+        assert (lab.parse_host(shape.text), shape.fabric_mode) == (shape, mode)
+    assert f"FABRIC_MODE={mode}\n" in fabric_config(mode)
+
+
 def test_a_mig_mode_that_outlives_a_reboot_is_written_down_and_comes_back_with_the_table(tmp_path: Path) -> None:
     table = tmp_path / "cards"
     shape = lab.parse_host("h=a100-40,h100,a30,h100@1+keeps-mig")
@@ -156,6 +168,8 @@ def test_each_card_has_a_root_port_of_its_own_in_the_order_of_the_buses() -> Non
         ("h=a40~joined", "there is no 'joined'"),
         ("h=t4~bridged", "takes no NVLink bridge"),
         ("h=a40~switched", "no PCIe switch"),
+        ("h=a40~fabric-vgpu", "no NVSwitch"),
+        ("h=b200~fabric-vgpu,b200~fabric-shared", "not both of"),
         ("h=flex-170:passthrough", "no interface 'passthrough'"),
         ("h=intel-arc-pro-b50:vf", "cannot play"),
         ("h=amd-mi300x", "cannot play"),

@@ -13,6 +13,8 @@ import pytest
 from tests.lab.nvml_fixtures import ModuleDouble, module, nvml_library, vm_process
 from tests.lab.test_nvml_library import A40, A100, CARDS, FLEX, MIG_ON, VGPU
 from vgpuctl_lab.builds import NVML_SOURCES, build_nvidia_smi
+from vgpuctl_lab.card_table import card_table
+from vgpuctl_lab.cards import parse_host
 
 __all__ = ["module", "nvml_library"]
 
@@ -209,6 +211,16 @@ def test_the_rows_of_a_query_have_units_and_what_is_missing_in_brackets(smi: Smi
     ]
     assert smi(*query, "--format=csv,noheader,nounits") == "46068, 300.00, 0x223510DE\n"
     assert smi("--query-gpu=foo", "--format=csv", exit_code=2) == 'Field "foo" is not a valid field to query.\n\n'
+
+
+def test_the_state_of_the_fabric_is_the_partitions(smi: Smi, module: ModuleDouble) -> None:
+    cards = [f"card 0000:0{bus}:00.0 driver=nvidia interface=vf-profile unbind_lock=0" for bus in (1, 2)]
+    module.write(cards=card_table(parse_host("h=h100-sxm5,h100-sxm5")), state="\n".join(cards) + "\n")
+    query = ("--query-gpu=fabric.state,fabric.status", "--format=csv,noheader")
+    assert smi(*query).splitlines() == ["Completed, Success"] * 2
+    (module.folder / "fabricmanager.cfg").write_text("FABRIC_MODE=2\n")
+    (module.folder / "fabric").write_text("manager - stopped=0\nactive 8 modules=2\n")
+    assert smi(*query).splitlines() == ["In Progress, N/A", "Completed, Success"]
 
 
 def test_the_vgpus_of_running_vms_are_described_with_the_captured_keys(smi: Smi, module: ModuleDouble) -> None:

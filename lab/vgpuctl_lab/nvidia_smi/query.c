@@ -255,6 +255,28 @@ static nvmlReturn_t read_mixed_sizes(struct row *row)
 	return device_capability(row, 2);
 }
 
+static nvmlReturn_t read_fabric_state(struct row *row)
+{
+	static const char *const states[] = { "N/A", "Not Started", "In Progress", "Completed" };
+	nvmlGpuFabricInfo_t info = { .state = 0 };
+	nvmlReturn_t ret = nvmlDeviceGetGpuFabricInfo(row->device->handle, &info);
+
+	if (ret == NVML_SUCCESS)
+		snprintf(row->text, row->size, "%s", states[info.state & 3]);
+	return ret;
+}
+
+/* How the set-up ended, once it has ended. */
+static nvmlReturn_t read_fabric_status(struct row *row)
+{
+	nvmlGpuFabricInfo_t info = { .state = 0 };
+	nvmlReturn_t ret = nvmlDeviceGetGpuFabricInfo(row->device->handle, &info);
+
+	if (ret == NVML_SUCCESS)
+		snprintf(row->text, row->size, "%s", info.state == 3 && !info.status ? "Success" : "N/A");
+	return ret;
+}
+
 static const struct field {
 	const char *name, *unit;
 	read_field *read;
@@ -283,6 +305,8 @@ static const struct field {
 	{ "ecc.mode.current", "", read_ecc },
 	{ "ecc.mode.pending", "", read_ecc_pending },
 	{ "ecc.errors.uncorrected.volatile.total", "", read_ecc_errors },
+	{ "fabric.state", "", read_fabric_state },
+	{ "fabric.status", "", read_fabric_status },
 	{ "vgpu_driver_capability.heterogenous_multivGPU", "", read_driver_mixing },
 	{ "vgpu_device_capability.fractional_multiVgpu", "", read_fractional },
 	{ "vgpu_device_capability.heterogeneous_timeSlice_profile", "", read_mixed_profiles },

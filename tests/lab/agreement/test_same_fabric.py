@@ -30,7 +30,7 @@ from vgpuctl_lab.simulated.machine.nvml import SimulatedNvml
 
 __all__ = ["module", "nvfm", "nvfm_library", "nvml", "nvml_library"]
 
-STEPS, VFS, RESTART_S, START_S = 200, 2, 60, 40
+STEPS, VFS, FAILED, RESTART_S, START_S = 200, 2, 3, 60, 40
 # A board, how many GPUs of it, and the seed.
 CASES = (
     ("h100-sxm5", 8, 0),
@@ -186,12 +186,13 @@ def with_vfs(world: World, handle: ctypes.c_void_p, number: int, wanted: Sequenc
 
 
 def fabric(world: World, gpus: int) -> list[object]:
-    """NVML's state of each GPU's fabric, the error's code where it tells none."""
+    """NVML's links and state of the fabric of each GPU, the error's code where it tells none."""
     library, found = world.nvml, []
     for gpu in range(gpus):
-        info = library.c_nvmlGpuFabricInfo_t()
+        info, device = library.c_nvmlGpuFabricInfo_t(), library.nvmlDeviceGetHandleByIndex(gpu)
+        found += [int(library.nvmlDeviceGetNvLinkState(device, link)) for link in range(FAILED + 1)]
         try:
-            library.nvmlDeviceGetGpuFabricInfo(library.nvmlDeviceGetHandleByIndex(gpu), ctypes.byref(info))
+            library.nvmlDeviceGetGpuFabricInfo(device, ctypes.byref(info))
             found.append(int(info.state) & 0xFF)
         except library.NVMLError as error:
             found.append(-int(error.value))
@@ -274,6 +275,8 @@ def test_the_same_calls_have_the_same_answers(
     with machine.files.change() as state:
         state.vf_counts = {card.address: VFS for card in machine.files.shape.cards}
     worlds: tuple[World, ...] = (Emulated(nvfm, nvml, FabricFiles(module.folder), gpus), Simulated(machine))
+    FabricFiles(module.folder).fail_links("0000:01:00.0", FAILED)
+    machine.begin(fabric_manager.FAILED_LINKS, FAILED)
     handles = [ctypes.c_void_p() for _ in worlds]
     for world, handle in zip(worlds, handles, strict=True):
         world.nvml.nvmlInit()

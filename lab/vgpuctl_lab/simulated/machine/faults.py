@@ -107,6 +107,8 @@ def set_on_host(machine: MachineFolder, state: State, kind: str, value: int) -> 
 def _set_on_fabric_manager(machine: MachineFolder, state: State, kind: str, value: int) -> None:
     """Let it be set up anew for a while, die, be restarted with its partitions, or be of another version."""
     fabric_manager.settle(state)
+    over = [one for one in OF_FABRIC if one != kind and not host_fault_left(state, one, 1)]
+    state.host_faults = {one: number for one, number in state.host_faults.items() if one not in over}
     if kind == FABRIC_STARTING or (kind == FABRIC_RESTARTED and not value):
         fabric_manager.start(state, keeps_partitions=False, starting_s=value)
     elif kind == FABRIC_RESTARTED:

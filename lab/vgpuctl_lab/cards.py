@@ -11,7 +11,7 @@ from enum import StrEnum
 from vgpuctl.catalog import Board
 from vgpuctl.errors import UsageError
 from vgpuctl_lab.boards import interfaces, mig_mode_outlives_reboot, mig_profiles, one_board, total_vfs
-from vgpuctl_lab.interconnect import BRIDGED, FABRIC_MODES, SWITCHED, fabric_mode, read_words
+from vgpuctl_lab.interconnect import BRIDGED, FABRIC_MODES, SWITCHED, fabric_mode, has_nvswitch, read_words
 
 DEFAULT_HOST = "gpu1=a40:vf-profile,a40:mdev-vf,t4:mdev,rtx-3090:passthrough,flex-170:vf"
 MOST_CARDS = 8
@@ -93,6 +93,11 @@ class HostShape:
     def fabric_mode(self) -> int:
         """FABRIC_MODE of its Fabric Manager."""
         return fabric_mode(frozenset([card.fabric]) for card in self.cards)
+
+    @property
+    def has_fabric_manager(self) -> bool:
+        """True if cards of it are joined by NVSwitches."""
+        return sum(has_nvswitch(card.board) for card in self.cards) > 1
 
     @property
     def buses(self) -> tuple[int, ...]:

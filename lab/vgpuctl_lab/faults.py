@@ -100,12 +100,8 @@ SIMULATED_ONLY = (
     "no-sriov-admin",
     "vf-params-refused",
     "move-stall",
-    "nvlink-failed",
     "move-seconds",
     "move-port",
-    "fabric-starting",
-    "fabric-dead",
-    "fabric-restarted",
     "fabric-version",
 )
 """Faults that the kernel of an emulated host, or its NVML, does not play."""

@@ -163,7 +163,7 @@ def host_files(
     files["driver_link_shim.so"] = (shim.read_bytes(), 0o755)
     for name in ("libnvidia-ml.so.1", "nvidia-smi", "libnvfm.so.1"):
         files[f"nvidia/{name}"] = ((nvml / name).read_bytes(), 0o755)
-    if "nvlink_switch=1" in text["cards"][0]:
+    if shape.has_fabric_manager:
         files["fabricmanager.cfg"] = (fabric_config(shape.fabric_mode).encode(), 0o644)
     if libvirt_cache and libvirt_cache.is_dir():
         for file in sorted(libvirt_cache.rglob("*")):

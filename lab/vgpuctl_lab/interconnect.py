@@ -43,7 +43,7 @@ def read_words(text: str, board: Board, words: Sequence[str]) -> frozenset[str]:
             raise UsageError(f"card {text!r}: there is no {word!r}", hint=hint)
     if BRIDGED in words and (board.nvlink is None or board.nvlink.topology != "bridge"):
         raise UsageError(f"card {text!r}: a {board.name} takes no NVLink bridge")
-    if not FABRIC_MODES.keys().isdisjoint(words) and not _has_nvswitch(board):
+    if not FABRIC_MODES.keys().isdisjoint(words) and not has_nvswitch(board):
         raise UsageError(f"card {text!r}: a {board.name} has no NVSwitch", hint="for example h100-sxm5, b200")
     return frozenset(words)
 
@@ -60,7 +60,7 @@ def link_cards(cards: Sequence[LinkedCard]) -> list[CardLinks]:
     """The links of each card of a host: bridged cards in pairs, in their order, boards with NVSwitch all together."""
     found = [NO_LINKS] * len(cards)
     waiting: dict[str, int] = {}
-    on_baseboard = [number for number, card in enumerate(cards) if _has_nvswitch(card.board)]
+    on_baseboard = [number for number, card in enumerate(cards) if has_nvswitch(card.board)]
     for number, card in enumerate(cards):
         nvlink = card.board.nvlink
         if nvlink is None:
@@ -96,6 +96,7 @@ def switch_numbers(words: Sequence[frozenset[str]]) -> list[int | None]:
     return found
 
 
-def _has_nvswitch(board: Board) -> bool:
+def has_nvswitch(board: Board) -> bool:
+    """True if a board's NVLinks lead to NVSwitches, once a host has two of such boards."""
     nvlink = board.nvlink
     return nvlink is not None and nvlink.topology.startswith("nvswitch") and nvlink.generation in _NVSWITCHES

@@ -103,6 +103,20 @@ device=/sys/bus/pci/devices/{card}
 [ "$(basename "$(readlink $device/driver)")" = pci-pf-stub ] || exit 0
 echo >$device/driver_override; echo {card} >$device/driver/unbind && echo {card} >/sys/bus/pci/drivers/nvidia/bind
 """
+# Fabric Manager's state file (fabric_library/README.md): its line, and the active partitions where they are kept.
+_FABRIC = """
+mkdir -p /run/vgpulab && cd /run/vgpulab || exit 1
+(echo manager - {manager}; {kept}) >fabric.new && mv fabric.new fabric
+"""
+_KEPT, _NOT_KEPT = "grep -s ^active fabric || :", ":"
+_RESTARTS = _FABRIC.format(manager="window_ends=$(($(date +%s) + 60)) restarted=1", kept=_KEPT)
+_STARTS_ANEW = _FABRIC.format(manager="stopped=0", kept=_NOT_KEPT)
+_LINKS = """
+mkdir -p /run/vgpulab && cd /run/vgpulab || exit 1
+(grep -sv {card} fabric_links; echo links {card} failed={value}) >fabric_links.new
+mv fabric_links.new fabric_links
+"""
+_OF_NVSWITCH = ("nvlink-failed", "fabric-starting", "fabric-dead", "fabric-restarted")
 BEGINS = {
     "libvirtd": END_LIBVIRTD,
     "sshd": _SSHD_BEGINS,
@@ -113,6 +127,10 @@ BEGINS = {
     "vfs-on-stub": _VFS_ON_STUB_BEGINS,
     "sriov-silent": f"mkdir -p /run/vgpulab-faults && echo {{value}} >{_COUNTED}.sriov-silent",
     "board-unknown": _UNKNOWN_BOARD_BEGINS,
+    "nvlink-failed": _LINKS,
+    "fabric-starting": _FABRIC.format(manager="starting_until=$(($(date +%s) + {value}))", kept=_NOT_KEPT),
+    "fabric-dead": _FABRIC.format(manager="stopped=1", kept=_KEPT),
+    "fabric-restarted": _RESTARTS,
 }
 ENDS = {
     "libvirtd": START_LIBVIRTD,
@@ -123,10 +141,18 @@ ENDS = {
     "vfs-on-stub": _VFS_ON_STUB_ENDS,
     "sriov-silent": f"rm -f {_COUNTED}.sriov-silent",
     "board-unknown": "cp /run/lab/sriov-manage /usr/lib/nvidia/sriov-manage",
+    "nvlink-failed": "cd /run/vgpulab && sed -i /{card}/d fabric_links",
+    "fabric-starting": _STARTS_ANEW,
+    "fabric-dead": _RESTARTS,
+    "fabric-restarted": _STARTS_ANEW,
 }
 _OF_SRIOV = ("pf-stub", "pf-unbound", "vfs-on-stub", "vfs-unregistered", "sriov-silent", "board-unknown")
 # Tests whether a fault is still there that a repair ends or that has a count: the output then has its card.
-_STILL_THERE = {
+_LASTS = """
+until=$(sed -n 's/.*{key}=//p' /run/vgpulab/fabric | cut -d' ' -f1 | grep . || echo 0)
+[ $until -le $(date +%s) ] || echo lasts
+"""
+STILL_THERE = {
     "pf-stub": "[ ! -e /sys/bus/pci/drivers/pci-pf-stub/{card} ] || echo {card}",
     "pf-unbound": f"[ -e /sys/bus/pci/devices/{{card}}/driver ] && ! grep -qs '[1-9]' {_COUNTED}.pf-unbound"
     " || echo {card}",
@@ -137,13 +163,21 @@ _STILL_THERE = {
     " [ -e $link/mdev_supported_types ] || {{ echo {card}; break; }}; done",
     "lock-busy": "! grep -q '^card {card} .* busy=1' /proc/vgpulab/state || echo {card}",
     "sriov-silent": f"! grep -qs '[1-9]' {_COUNTED}.sriov-silent || echo {{card}}",
+    "fabric-starting": _LASTS.format(key="starting_until"),
+    "fabric-dead": "! grep -qs stopped=1 /run/vgpulab/fabric || echo dead",
+    "fabric-restarted": _LASTS.format(key="window_ends"),
 }
 
 
 def begin(lab: LabFolder, host: str, kind: str, value: int, card: str | None, *, of_card: bool) -> str | None:
     """Let a fault begin; the card it is on, None for one of the host. Raises LabError, UsageError."""
     record = _record(lab, host)
-    where = _card(parse_host(record.shape), kind, card) if of_card else None
+    shape = parse_host(record.shape)
+    if kind in _OF_NVSWITCH and not shape.has_fabric_manager:
+        raise UsageError(
+            f"{host} has no Fabric Manager", hint="hosts with two boards with NVSwitch have it, such as h100-sxm5"
+        )
+    where = _card(shape, kind, card) if of_card else None
     known = active(lab, host)
     if (kind, where) in [one[:2] for one in known]:
         if kind in ("power-off", "network"):
@@ -216,10 +250,10 @@ def active(lab: LabFolder, host: str) -> list[Active]:
         if not _sshd_answers(record.port):
             return known
         known = [one for one in known if one[0] != "sshd"]
-    doubtful = [one for one in known if one[0] in _STILL_THERE]
+    doubtful = [one for one in known if one[0] in STILL_THERE]
     if doubtful:
         # Setting the VFs again repairs what sriov-manage has left.
-        asked = [f"{_STILL_THERE[kind].format(card=card)}; echo -" for kind, card, _ in doubtful]
+        asked = [f"{STILL_THERE[kind].format(card=card)}; echo -" for kind, card, _ in doubtful]
         with suppress(LabError):
             _, told, _ = lifecycle.run(host, "\n".join(asked), folder=lab)
             over = [one for one, said in zip(doubtful, told.split("-\n"), strict=False) if not said.strip()]

@@ -15,6 +15,7 @@ from vgpuctl.agent.fabric_manager import ActivatedList, ConnectParameters, Faile
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl_lab import kernel_faults
 from vgpuctl_lab.builds import FABRIC_SOURCES
 from vgpuctl_lab.card_links import fabric_config
 from vgpuctl_lab.card_table import card_table
@@ -231,6 +232,39 @@ def test_only_a_board_before_hopper_names_gpus_and_failed_links(
         b"00000000:01:00.0",
         [0, 1],
     )
+
+
+def test_the_faults_of_an_emulated_host_are_what_the_library_answers(
+    nvfm: Any, handle: ctypes.c_void_p, module: ModuleDouble
+) -> None:
+    def play(text: str, value: int = 1) -> str:
+        script = text.format(card=FIRST, value=value).replace("/run/vgpulab", str(module.folder))
+        done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=30, check=True)
+        return done.stdout
+
+    def state() -> tuple[int, list[int]]:
+        found = versioned(PartitionList)
+        code = nvfm.fmGetSupportedFabricPartitions(handle, ctypes.byref(found))
+        return code, [one.partitionId for one in found.partitionInfo if one.isActive]
+
+    begins, ends, left = kernel_faults.BEGINS, kernel_faults.ENDS, kernel_faults.STILL_THERE
+    nvfm.fmActivateFabricPartition(handle, 3)
+    for kind, code in (("fabric-dead", -9), ("fabric-restarted", -8)):
+        play(begins[kind])
+        assert (state()[0], bool(play(left[kind]))) == (code, True)
+    assert (set_active(nvfm, handle, 3), state(), play(left["fabric-restarted"])) == (0, (0, [3]), "")
+    play(begins["fabric-dead"])
+    play(ends["fabric-dead"])
+    assert (set_active(nvfm, handle, 3), play(left["fabric-dead"])) == (0, "")
+    play(begins["fabric-starting"], 1000)
+    assert (state()[0], bool(play(left["fabric-starting"]))) == (-8, True)
+    play(ends["fabric-starting"])
+    assert (state(), play(left["fabric-starting"])) == ((0, []), "")
+    for text, links in ((begins["nvlink-failed"], 17), (ends["nvlink-failed"], 18)):
+        play(text)
+        found = versioned(PartitionList)
+        nvfm.fmGetSupportedFabricPartitions(handle, ctypes.byref(found))
+        assert found.partitionInfo[0].gpuInfo[0].numNvLinksAvailable == links
 
 
 def test_any_function_can_be_made_to_return_any_code(nvfm: Any, handle: ctypes.c_void_p, module: ModuleDouble) -> None:

@@ -188,6 +188,7 @@ def test_a_shell_on_the_host_has_the_cards_programs(folder: lab.LabFolder) -> No
         ("pf-stub", None, "0000:45:00.0"),
         ("move-sleep", None, None),
         ("fabric-dead", None, None),
+        ("nvlink-failed", None, None),
     ],
 )
 def test_a_fault_that_cannot_be_is_refused(

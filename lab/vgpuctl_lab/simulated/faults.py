@@ -5,7 +5,7 @@ from vgpuctl.errors import LabError, UsageError
 from vgpuctl_lab.folder import LabFolder
 from vgpuctl_lab.simulated import fleet
 from vgpuctl_lab.simulated.layout import simulated_folder
-from vgpuctl_lab.simulated.machine import faults
+from vgpuctl_lab.simulated.machine import fabric_manager, faults
 from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 
@@ -19,8 +19,10 @@ _OF_HOST = (*_AT_LISTENERS, "disk-full", "clock-skew", "move-seconds", "move-por
 def begin(lab: LabFolder, host: str, kind: str, value: int, address: str | None) -> str | None:
     """Let a fault begin; the card it is on, None for one of the host."""
     machine = _machine(lab, host)
-    if kind in faults.OF_FABRIC and not machine.shape.has_fabric_manager:
-        raise UsageError(f"{host} has no Fabric Manager", hint="hosts with NVSwitch have it: h100-sxm5*8")
+    if kind in (*faults.OF_FABRIC, fabric_manager.FAILED_LINKS) and not machine.shape.has_fabric_manager:
+        raise UsageError(
+            f"{host} has no Fabric Manager", hint="hosts with two boards with NVSwitch have it, such as h100-sxm5"
+        )
     if kind in _OF_HOST:
         with machine.change() as state:
             faults.set_on_host(machine, state, kind, value)

@@ -163,15 +163,15 @@ class FabricManager:
     def __init__(self, host: Host) -> None:
         """Connect. Raises Problem `fabric-…`."""
         self._host = host
-        self._library = host.nvfm()
+        self._sdk = host.nvfm()
         self._handle = ctypes.c_void_p()
         parameters, self._where = _parameters(read_settings(host))
-        self._require("opening libnvfm.so.1", self._library.fmLibInit())
+        self._require("opening libnvfm.so.1", self._sdk.fmLibInit())
         try:
-            code = self._library.fmConnect(ctypes.byref(parameters), ctypes.byref(self._handle))
+            code = self._sdk.fmConnect(ctypes.byref(parameters), ctypes.byref(self._handle))
             self._require("connecting to Fabric Manager", code)
         except BaseException:
-            self._library.fmLibShutdown()
+            self._sdk.fmLibShutdown()
             raise
 
     def __enter__(self) -> "FabricManager":
@@ -187,13 +187,13 @@ class FabricManager:
 
     def close(self) -> None:
         """Close the connection; what goes wrong then has no effect."""
-        self._library.fmDisconnect(self._handle)
-        self._library.fmLibShutdown()
+        self._sdk.fmDisconnect(self._handle)
+        self._sdk.fmLibShutdown()
 
     def partitions(self) -> Tuple[FabricPartition, ...]:
         """Return every partition that the board can have now. Raises Problem."""
         found = _versioned(PartitionList)
-        code = self._library.fmGetSupportedFabricPartitions(self._handle, ctypes.byref(found))
+        code = self._sdk.fmGetSupportedFabricPartitions(self._handle, ctypes.byref(found))
         self._require("listing the partitions", code)
         return tuple(
             FabricPartition(
@@ -206,18 +206,18 @@ class FabricManager:
 
     def activate(self, number: int) -> None:
         """Activate a partition in FABRIC_MODE 1. Raises Problem."""
-        code = self._library.fmActivateFabricPartition(self._handle, number)
+        code = self._sdk.fmActivateFabricPartition(self._handle, number)
         self._require_change(f"activating partition {number}", code, number)
 
     def activate_with_vfs(self, number: int, addresses: Sequence[str]) -> None:
         """Activate a partition in FABRIC_MODE 2. addresses: one VF of each GPU, in the GPUs' order. Raises Problem."""
         devices = (PciDevice * len(addresses))(*(_pci_device(one) for one in addresses))
-        code = self._library.fmActivateFabricPartitionWithVFs(self._handle, number, devices, len(addresses))
+        code = self._sdk.fmActivateFabricPartitionWithVFs(self._handle, number, devices, len(addresses))
         self._require_change(f"activating partition {number} with {', '.join(addresses)}", code, number)
 
     def deactivate(self, number: int) -> None:
         """Deactivate a partition. Raises Problem."""
-        what, code = f"deactivating partition {number}", self._library.fmDeactivateFabricPartition(self._handle, number)
+        what, code = f"deactivating partition {number}", self._sdk.fmDeactivateFabricPartition(self._handle, number)
         if code in _INACTIVE and self._is_active(number) is False:
             raise Problem(
                 ProblemCode.FABRIC_PARTITION_INACTIVE,
@@ -233,7 +233,7 @@ class FabricManager:
         told = _versioned(ActivatedList)
         told.numPartitions = len(numbers)
         told.partitionIds[: len(numbers)] = numbers
-        self._require(what, self._library.fmSetActivatedFabricPartitions(self._handle, ctypes.byref(told)))
+        self._require(what, self._sdk.fmSetActivatedFabricPartitions(self._handle, ctypes.byref(told)))
 
     def failed_devices(self) -> Tuple[FailedDevice, ...]:
         """Return the devices whose NVLinks failed when Fabric Manager started; none is told from H100 on.
@@ -241,7 +241,7 @@ class FabricManager:
         Raises Problem.
         """
         found = _versioned(FailedDevices)
-        code = self._library.fmGetNvlinkFailedDevices(self._handle, ctypes.byref(found))
+        code = self._sdk.fmGetNvlinkFailedDevices(self._handle, ctypes.byref(found))
         self._require("listing failed NVLinks", code)
         kinds = ((False, found.gpuInfo[: found.numGpus]), (True, found.switchInfo[: found.numSwitches]))
         return tuple(

@@ -115,8 +115,10 @@ def test_partitions_of_other_gpus_are_active_at_once_and_overlapping_ones_are_re
     machine = Machine(tmp_path, SHARED)
     activate(machine, 3, 4)
     assert active(machine) == [3, 4]
-    for overlapping in (0, 1, 7, 10):
-        assert code_of(machine, "activate", overlapping) == ProblemCode.FABRIC_GPU_TAKEN
+    for overlapping, there in ((0, "3, 4"), (1, "3, 4"), (7, "3"), (10, "4")):
+        with pytest.raises(Problem, match=f"is in the active partition {there} ") as caught:
+            activate(machine, overlapping)
+        assert caught.value.code == ProblemCode.FABRIC_GPU_TAKEN
     assert code_of(machine, "activate", 3) == ProblemCode.FABRIC_PARTITION_ACTIVE
     assert code_of(machine, "deactivate", 9) == ProblemCode.FABRIC_PARTITION_INACTIVE
     assert code_of(machine, "activate", 15) == ProblemCode.FABRIC_BAD_PARTITION

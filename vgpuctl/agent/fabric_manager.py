@@ -197,11 +197,9 @@ class FabricManager:
         self._require("listing the partitions", code)
         return tuple(
             FabricPartition(
-                one.partitionId,
-                bool(one.isActive),
-                tuple(_gpu(each) for each in one.gpuInfo[: min(one.numGpus, _MOST_GPUS)]),
+                one.partitionId, bool(one.isActive), tuple(_gpu(each) for each in one.gpuInfo[: one.numGpus])
             )
-            for one in found.partitionInfo[: min(found.numPartitions, _MOST_PARTITIONS)]
+            for one in found.partitionInfo[: found.numPartitions]
         )
 
     def activate(self, number: int) -> None:
@@ -218,7 +216,7 @@ class FabricManager:
     def deactivate(self, number: int) -> None:
         """Deactivate a partition. Raises Problem."""
         what, code = f"deactivating partition {number}", self._sdk.fmDeactivateFabricPartition(self._handle, number)
-        if code in _INACTIVE and self._is_active(number) is False:
+        if code in _INACTIVE and any(one.number == number and not one.is_active for one in self.partitions()):
             raise Problem(
                 ProblemCode.FABRIC_PARTITION_INACTIVE,
                 f"{what} was refused: it is not active (code {code})",
@@ -249,31 +247,30 @@ class FabricManager:
                 is_switch,
                 normalise_bus_id(_text(one.pciBusId)),
                 _text(one.uuid),
-                tuple(one.portNum[: min(one.numPorts, _MOST_PORTS)]),
+                tuple(one.portNum[: one.numPorts]),
             )
             for is_switch, devices in kinds
             for one in devices
         )
-
-    def _is_active(self, number: int) -> Optional[bool]:
-        """Tell whether a partition is active; None where Fabric Manager does not know it."""
-        return next((one.is_active for one in self.partitions() if one.number == number), None)
 
     def _require_change(self, what: str, code: int, number: int) -> None:
         """Tell a partition that is active from one whose GPUs are taken: which code means which is not sure."""
         if code not in _IN_USE:
             self._require(what, code)
             return
-        if self._is_active(number):
+        partitions = self.partitions()
+        modules = {gpu.module for one in partitions if one.number == number for gpu in one.gpus}
+        active = [one for one in partitions if one.is_active and any(gpu.module in modules for gpu in one.gpus)]
+        if any(one.number == number for one in active):
             raise Problem(
                 ProblemCode.FABRIC_PARTITION_ACTIVE,
                 f"{what} was refused: it is active (code {code})",
                 hint="deactivate it first where its VM has ended or has other VFs now",
             )
-        others = ", ".join(str(one.number) for one in self.partitions() if one.is_active)
+        others = ", ".join(str(one.number) for one in active)
         raise Problem(
             ProblemCode.FABRIC_GPU_TAKEN,
-            f"{what} was refused: a GPU of it is in another active partition, of {others or 'none'} (code {code})",
+            f"{what} was refused: a GPU of it is in the active partition {others or '?'} (code {code})",
             hint="stop the VM of the other partition and deactivate it, or take a partition of other GPUs",
         )
 
@@ -314,7 +311,7 @@ _MEANINGS: Dict[int, _Meaning] = {
     _BAD_PARAMETER: (_BAD, "it does not accept the partition or the VFs", _BAD_HINT),
     -3: (
         ProblemCode.FABRIC_NOT_SUPPORTED,
-        "it does not do this in its mode",
+        "it does not do this in its FABRIC_MODE, or not now",
         f"set FABRIC_MODE in {CONFIG} to 1 for VMs with whole GPUs or to 2 for VMs with vGPUs, and restart it",
     ),
     _UNINITIALIZED: (

@@ -22,7 +22,7 @@ from tests.certificates import make_authority
 from tests.integration.web.attacks import BODIES, HEADS, SERVED
 from tests.stored_fleet import fill, open_stored
 from tests.unit.usecases.kubernetes.gpu_cluster import NOW, GpuCluster
-from vgpuctl.listening.wrong_logins import FREE, FREE_OF_CLIENT
+from vgpuctl.listening.wrong_logins import FREE, FREE_OF_CLIENT, WrongLogins
 from vgpuctl.usecases.kubernetes.serve_extender import Extender
 from vgpuctl.usecases.running.history import PastSource
 from vgpuctl.usecases.running.services import Services
@@ -30,6 +30,7 @@ from vgpuctl.usecases.telemetry.serve_exporter import Exporter
 from vgpuctl.usecases.telemetry.serve_web import PageSources
 from vgpuctl.web.access import PageAccess
 from vgpuctl.web.application import PAGES, make_application
+from vgpuctl.web.basic_auth import Logins
 from vgpuctl.web.browser_console import BrowserConsole
 from vgpuctl.web.connections import MOST_CONNECTIONS, ConnectionThreads
 from vgpuctl.web.exporter_app import EXPORTER, exporter_app
@@ -270,10 +271,17 @@ def test_silent_slow_and_many_clients_keep_nobody_waiting(name: str, services: S
         assert server.protection is not None and server.protection.refusals.counts()["connections"] > 0
 
 
+def _with_still_clock(file: Path) -> Protection:
+    """Protection by a file, for whose waits no time passes."""
+    protection = Protection(file)
+    protection.logins = Logins(protection.refusals, WrongLogins(lambda: 0.0))
+    return protection
+
+
 @pytest.mark.parametrize("name", WITH_USERS)
 def test_wrong_logins_are_slowed_down_and_counted(name: str, services: Services, tmp_path: Path) -> None:
     (tmp_path / "web.yml").write_text(USERS)
-    protection = Protection(tmp_path / "web.yml")
+    protection = _with_still_clock(tmp_path / "web.yml")
     with STARTED[name](services, tmp_path, protection) as server:
         assert server.ask()[0] == 401, "every server asks for the login that its web-config has"
         assert server.ask(f"Authorization: Basic {SECRET_OPS}")[0] == 200
@@ -291,7 +299,7 @@ def test_wrong_logins_are_slowed_down_and_counted(name: str, services: Services,
 @pytest.mark.parametrize("name", WITH_USERS)
 def test_wrong_logins_of_others_at_an_address_keep_nobody_out(name: str, services: Services, tmp_path: Path) -> None:
     (tmp_path / "web.yml").write_text(USERS)
-    protection = Protection(tmp_path / "web.yml")
+    protection = _with_still_clock(tmp_path / "web.yml")
     for number in range(FREE_OF_CLIENT):
         protection.logins.attempt("127.0.0.1", f"user{number}", lambda: False)
     with STARTED[name](services, tmp_path, protection) as server:

@@ -7,8 +7,9 @@ import pytest
 
 from tests.agent.simulated import PF, Machine
 from vgpuctl.agent.dispatch import read_facts
-from vgpuctl.agent.fabric_manager import CONFIG, FabricManager, FabricPartition
+from vgpuctl.agent.fabric_manager import CONFIG, FabricManager
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.fabric import FabricManagerFacts, FabricPartition
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.errors import UsageError
 from vgpuctl_lab.card_links import fabric_config
@@ -368,3 +369,35 @@ def answer(machine: Machine, text: str) -> None:
     file = machine.files.root / CODES.lstrip("/")
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(f"{text}\n")
+
+
+def told(machine: Machine) -> FabricManagerFacts:
+    found = read_facts(machine.host).fabric_manager
+    assert found is not None
+    return found
+
+
+def test_facts_have_the_mode_and_what_is_active(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, SHARED)
+    activate(machine, 3)
+    found = told(machine)
+    assert (found.mode, found.problem, found.failed) == (1, None, ())
+    assert found.partitions is not None and len(found.partitions) == 15
+    assert [one.number for one in found.partitions if one.is_active] == [3]
+    assert [gpu.module for gpu in found.partitions[3].gpus] == [1, 3]
+
+
+@pytest.mark.parametrize(("kind", "words"), [("fabric-dead", "nobody answers"), ("fabric-starting", "still starting")])
+def test_facts_say_why_partitions_are_not_known(tmp_path: Path, kind: str, words: str) -> None:
+    machine = Machine(tmp_path, VGPU)
+    begin(machine, kind)
+    found = told(machine)
+    assert (found.mode, found.partitions, found.failed) == (2, None, None)
+    assert words in (found.problem or "")
+
+
+def test_a_host_with_all_gpus_for_one_is_not_asked_and_one_without_switches_has_none(tmp_path: Path) -> None:
+    whole = Machine(tmp_path / "whole", "h100-sxm5*8")
+    begin(whole, "fabric-dead")
+    assert (told(whole).mode, told(whole).partitions, told(whole).problem) == (0, None, None)
+    assert read_facts(Machine(tmp_path / "none", "a40").host).fabric_manager is None

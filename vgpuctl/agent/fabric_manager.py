@@ -13,8 +13,8 @@ from typing import Any, Dict, Optional, Sequence, Tuple, Type
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.bus_id import normalise_bus_id
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.fabric import FabricGpu, FabricPartition, FailedDevice
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.values import dataclass
 
 CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
 SERVICE = "nvidia-fabricmanager"
@@ -116,40 +116,6 @@ class FailedDevices(ctypes.Structure):
         ("gpuInfo", FailedDeviceInfo * _MOST_GPUS),
         ("switchInfo", FailedDeviceInfo * _MOST_SWITCHES),
     ]
-
-
-@dataclass(frozen=True)
-class FabricGpu:
-    """A GPU of a partition. module: its number by NVML. uuid, address: None from H100 on, which do not tell them.
-
-    links: its NVLinks in this partition now, and most_links without failures; line_rate_mb_s: of each.
-    """
-
-    module: int
-    links: int
-    most_links: int
-    line_rate_mb_s: int
-    uuid: Optional[str] = None
-    address: Optional[str] = None
-
-
-@dataclass(frozen=True)
-class FabricPartition:
-    """A partition that Fabric Manager can activate. gpus: in its order, which is that of the VFs."""
-
-    number: int
-    is_active: bool
-    gpus: Tuple[FabricGpu, ...]
-
-
-@dataclass(frozen=True)
-class FailedDevice:
-    """A GPU or an NVSwitch with failed NVLinks. ports: their numbers."""
-
-    is_switch: bool
-    address: str
-    uuid: str
-    ports: Tuple[int, ...]
 
 
 def read_settings(host: Host) -> Dict[str, str]:
@@ -337,11 +303,15 @@ _MEANINGS: Dict[int, _Meaning] = {
 }
 
 
-def _parameters(settings: Dict[str, str]) -> Tuple[ConnectParameters, str]:
-    """Return what fmConnect takes, and the address in words: the Unix socket if the configuration has one, else TCP."""
-    path = settings.get("FM_CMD_UNIX_SOCKET_PATH")
+def address_of(settings: Dict[str, str]) -> str:
+    """Return where Fabric Manager listens: at the Unix socket if the configuration has one, else by TCP."""
     interface = settings.get("FM_CMD_BIND_INTERFACE") or "127.0.0.1"
-    where = path or f"{interface}:{settings.get('FM_CMD_PORT_NUMBER') or 6666}"
+    return settings.get("FM_CMD_UNIX_SOCKET_PATH") or f"{interface}:{settings.get('FM_CMD_PORT_NUMBER') or 6666}"
+
+
+def _parameters(settings: Dict[str, str]) -> Tuple[ConnectParameters, str]:
+    """Return what fmConnect takes, and the address in words."""
+    path, where = settings.get("FM_CMD_UNIX_SOCKET_PATH"), address_of(settings)
     asked = _versioned(ConnectParameters, 2)
     asked.addressInfo, asked.timeoutMs = where.encode(), TIMEOUT_MS
     asked.addressIsUnixSocket, asked.addressType = (1, _UNIX) if path else (0, _INET)

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from vgpuctl.agent.facts import (
     addresses,
     boot,
+    fabric,
     gpus,
     guest_firmware,
     guest_tpm,
@@ -79,6 +80,7 @@ _PARTS = (
     _FactPart("machine_id", software.read_machine_id, None),
     _FactPart("tpm_programs", guest_tpm.read, None),
     _FactPart("move_certificates", pki.read, None),
+    _FactPart("fabric_manager", fabric.read_manager, None),
     _FactPart("iommufd_driver", software.read_iommufd_driver, None),
 )
 

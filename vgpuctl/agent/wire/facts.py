@@ -9,6 +9,7 @@ never an empty value.
 from typing import Optional, Tuple
 
 from vgpuctl.agent.wire.boot import BootFacts, Installed
+from vgpuctl.agent.wire.fabric import FabricManagerFacts
 from vgpuctl.agent.wire.migration import GpuMigration
 from vgpuctl.agent.wire.ovn import OvnFacts
 from vgpuctl.agent.wire.pki import MoveCertificates
@@ -398,6 +399,7 @@ class HostFacts:
     tpm_programs: of swtpm's two programs those that are there, None when the agent did not look.
     iommufd_driver: the kernel was built with CONFIG_IOMMUFD_DRIVER, None where its configuration is not there.
     move_certificates: of QEMU, None when the agent did not look.
+    fabric_manager: None where it has no configuration, as on a host without NVSwitches.
     unread: facts that could not be read; everybody who uses one asks `why_unread` first.
     machine_id: a digest of machine-id(5), None where the system has none; machines of a cloned image may share it.
     """
@@ -439,6 +441,7 @@ class HostFacts:
     iommufd_driver: Optional[bool] = None
     move_certificates: Optional[MoveCertificates] = None
     interpreter: Optional[str] = None
+    fabric_manager: Optional[FabricManagerFacts] = None
 
     def why_unread(self, *names: str) -> Optional[str]:
         """Say why one of these facts could not be read; None where all of them could."""

@@ -14,6 +14,7 @@ from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.sharing.topology import CellPart, HostTopology, Nearness
 
 if TYPE_CHECKING:
+    from vgpuctl.agent.wire.fabric import FabricManagerFacts, FabricPartition
     from vgpuctl.agent.wire.readings import HostReadings
 
 
@@ -97,6 +98,8 @@ def _print_host(name: str, facts: HostFacts) -> None:
             ("nvidia_driver", "nvml_version"),
         ),
         *([("SELinux", facts.selinux, ())] if facts.selinux else []),
+        *([("fabric", _fabric(facts.fabric_manager), ())] if facts.fabric_manager else []),
+        *[("", _partition(one), ()) for one in (facts.fabric_manager and facts.fabric_manager.partitions) or ()],
         ("booted", f"{facts.kernel_command_line}", ("kernel_command_line",)),
     ]
     shown: set[str] = set()
@@ -107,6 +110,33 @@ def _print_host(name: str, facts: HostFacts) -> None:
     for part in facts.unread:
         if part.name not in shown:
             print_line(f"{'not read':9} {part.problem}")
+
+
+def _fabric(manager: "FabricManagerFacts") -> str:
+    from vgpuctl.model.plural import counted
+
+    told = f"FABRIC_MODE {'not set' if manager.mode is None else manager.mode}"
+    if manager.problem is not None:
+        return f"{told}; {manager.problem}"
+    if manager.partitions is None:
+        return f"{told}, so Fabric Manager was not asked for partitions"
+    active = sum(one.is_active for one in manager.partitions)
+    failed = "".join(
+        f"; failed NVLinks {', '.join(map(str, one.ports))} of {'NVSwitch' if one.is_switch else 'GPU'} {one.address}"
+        for one in manager.failed or ()
+    )
+    return f"{told}, {counted(len(manager.partitions), 'partition')}, {active} active, at {manager.address}{failed}"
+
+
+def _partition(partition: "FabricPartition") -> str:
+    modules = ", ".join(str(gpu.module) for gpu in partition.gpus)
+    short = [
+        f"{gpu.links} of {gpu.most_links} NVLinks of {gpu.module}"
+        for gpu in partition.gpus
+        if gpu.links < gpu.most_links and len(partition.gpus) > 1
+    ]
+    state = "active" if partition.is_active else "not active"
+    return f"partition {partition.number}: modules {modules}, {state}" + "".join(f", {one}" for one in short)
 
 
 def _node(node: NumaNode) -> str:

@@ -242,39 +242,55 @@ def test_a_vm_that_an_older_store_has_elsewhere_is_not_started_twice(operator: O
     operator.does(*DELETE)
 
 
-def test_a_silent_host_that_had_a_vm_last_keeps_it_from_its_start_and_another_does_not(
-    operator: Operator, fleet: lab.LabFolder, tmp_path: Path
+def test_a_restart_that_an_older_store_has_cut_short_does_not_start_a_vm_twice(
+    operator: Operator, tmp_path: Path
 ) -> None:
-    """It came live from a host and has gone back since, which the store of before does not know."""
-    (made,) = operator.json("create-vm", "web", *ACME, *SEEDED)
-    first = made["vm"]["host"]
-    here = operator.json(*MOVE)["to"]
+    operator.does("create-vm", "web", *ACME, *SEEDED)
+    kill_after(operator, "shutdown", "restart-vm", "web", *ACME, "--timeout", "0")
     older, newer = tmp_path / "older.db", tmp_path / "newer.db"
     store = Path(operator.database.removeprefix("sqlite:///"))
     _copy_store(store, older)
-    operator.does(*MOVE, "--to", first)
+    operator.does("repair")
+    moved = operator.json(*MOVE)
+    _copy_store(store, newer)
+    _copy_store(older, store)
+    repaired = operator.run("repair")
+    assert f"failed: acme/web would run twice: the store has it on {moved['from']}, and on" in repaired.out
+    assert "would run twice" in operator.is_refused("start-vm", "web", *ACME)["message"]
+    assert [name for name in HOSTS if domains_on(operator.inventory, name)] == [moved["to"]]
+    _copy_store(newer, store)
+    operator.does(*DELETE)
+
+
+def test_a_vm_whose_domain_is_gone_does_not_start_while_a_host_is_silent_and_one_that_moved_cold_does(
+    operator: Operator, fleet: lab.LabFolder, tmp_path: Path
+) -> None:
+    """It runs on a host that answers nothing, which the store of before its move does not know."""
+    (made,) = operator.json("create-vm", "web", *ACME, *SEEDED)
+    first = made["vm"]["host"]
+    older, newer = tmp_path / "older.db", tmp_path / "newer.db"
+    store = Path(operator.database.removeprefix("sqlite:///"))
+    _copy_store(store, older)
+    there = operator.json(*MOVE)["to"]
     _copy_store(store, newer)
     _copy_store(older, store)
     operator.does("repair")
     impatient = Operator(operator.home, operator.inventory, operator.database, IMPATIENT)
-    lab.faults.begin(first, "network", folder=fleet)
+    lab.faults.begin(there, "network", folder=fleet)
     refused = impatient.is_refused("start-vm", "web", *ACME)
-    lab.faults.clear(first, folder=fleet)
-    assert f"acme/web may run on {first}, which does not answer: {here} has no domain of it" in refused["message"]
-    assert f"vgpuctl evacuate-host {first}" in refused["hint"]
+    lab.faults.clear(there, folder=fleet)
+    assert f"acme/web may run on {there}, which does not answer: {first} has no domain of it" in refused["message"]
+    assert f"vgpuctl evacuate-host {there}" in refused["hint"]
     _copy_store(newer, store)
-    operator.does(*DELETE)
 
-    (made,) = operator.json("create-vm", "web", *ACME, *SEEDED)
-    other = next(one for one in HOSTS if one != made["vm"]["host"])
     operator.does("stop-vm", "web", *ACME, "--timeout", "0")
-    with libvirt_of(operator.inventory, made["vm"]["host"]) as there:
-        there.connection.lookupByUUIDString(made["vm"]["uuid"]).undefine()
-    lab.faults.begin(other, "network", folder=fleet)
-    said = impatient.does("start-vm", "web", *ACME).err
-    lab.faults.clear(other, folder=fleet)
-    assert f"not known whether it runs on {other}" in said
-    operator.does(*DELETE)
+    operator.does("move-vm", "web", *ACME, "--to", first)
+    operator.does("rename-vm", "web", "front", *ACME)
+    lab.faults.begin(there, "network", folder=fleet)
+    said = impatient.does("start-vm", "front", *ACME).err
+    lab.faults.clear(there, folder=fleet)
+    assert f"not known whether it runs on {there}" in said
+    operator.does("delete-vm", "front", *ACME, "--yes", "--timeout", "0")
 
 
 def _copy_store(source: Path, target: Path) -> None:

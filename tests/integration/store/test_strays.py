@@ -8,11 +8,20 @@ from typing import Any
 import pytest
 
 from tests.integration.store.conftest import Clock
-from vgpuctl.errors import HostUnreachable, StateError
+from vgpuctl.errors import HostUnreachable, StateError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainState, NamedState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
-from vgpuctl.model.vm import Vm, VmRequest, VmState, came_live_from, has_moved
+from vgpuctl.model.vm import (
+    RESTARTING,
+    Vm,
+    VmRequest,
+    VmState,
+    came_live_from,
+    has_moved,
+    in_resize,
+    on_its_way,
+)
 from vgpuctl.store.store import Store
 from vgpuctl.usecases.observed.observations import note_answers
 from vgpuctl.usecases.observed.states import read_states
@@ -88,16 +97,30 @@ def test_a_stray_whose_vm_is_on_that_host_by_now_ends_without_an_event(store: St
 
 
 class Hosts:
-    """Services on gpu1, where no domain of the VM is, and on gpu2 and gpu3, which do not answer."""
+    """Services on gpu1, where no domain of the VM is, gpu2, and gpu3. there: the state of its domain on gpu2.
 
-    def __init__(self, store: Store) -> None:
+    gpu2 does not answer where that is None, and gpu3 never does.
+    """
+
+    def __init__(self, store: Store, there: DomainState | None = None, *, goes_on: bool = False) -> None:
         self.store = store
         self.inventory = SimpleNamespace(select=lambda _patterns: ["gpu1", "gpu2", "gpu3"])
+        self.there = there
+        self.goes_on = goes_on
         self.said: list[str] = []
         self.say = self.said.append
+        self.noted: list[str] = []
+
+    def note_silent(self, name: str, _error: VgpuctlError) -> None:
+        self.noted.append(name)
 
     def on_hosts(self, names: list[str], _ask: object) -> list[Any]:
-        return [SimpleNamespace(name=one, error=HostUnreachable(f"no answer from {one}"), value=None) for one in names]
+        return [
+            SimpleNamespace(name=one, error=None, value=self.there)
+            if one == "gpu2" and self.there is not None
+            else SimpleNamespace(name=one, error=HostUnreachable(f"{one}: no answer"), value=None)
+            for one in names
+        ]
 
 
 def _was(store: Store, *kinds: EventKind) -> None:
@@ -107,51 +130,105 @@ def _was(store: Store, *kinds: EventKind) -> None:
             session.add_vm_event(kind, WEB, before=before, after={"host": "gpu1"})
 
 
-@pytest.mark.parametrize(
-    ("vm", "kinds", "noted"),
-    [
-        (WEB, [EventKind.VM_MOVED_LIVE], "it was there until 2023-11-14 22:13 UTC"),
-        (WEB, [EventKind.VM_MOVED_LIVE, EventKind.VM_STARTED], "it was there until"),
-        (WEB, [EventKind.VM_MOVED, EventKind.VM_STARTED], "it was there until"),
-        (replace(WEB, problem=came_live_from("gpu2")), [], "it came live from gpu2"),
-        (
-            replace(WEB, state=VmState.STOPPED, problem="its guest powered off"),
-            [EventKind.VM_MOVED_LIVE],
-            "it was there",
-        ),
-    ],
-    ids=["moved live", "and started again", "moved cold and started", "its move has not ended", "off since"],
-)
-def test_a_vm_does_not_start_while_a_silent_host_may_run_it(
-    vm: Vm, kinds: list[EventKind], noted: str, store: Store
-) -> None:
-    _was(store, EventKind.VM_CREATED, *kinds)
-    services: Any = Hosts(store)
-    with pytest.raises(
-        StateError, match=f"acme/web may run on gpu2, .* gpu1 has no domain of it, and {noted}"
-    ) as refused:
-        refuse_second_start(services, vm, None)
-    assert "`vgpuctl evacuate-host gpu2 --reason TEXT`" in str(refused.value.hint)
-    refuse_second_start(services, vm, DomainState.SHUT_OFF)
-    with store.transaction() as session:
-        session.restrict("gpu2", WHOLE_HOST, RestrictionKind.FENCE, "dead")
-    refuse_second_start(services, vm, None)
+def _stopped(problem: str | None) -> Vm:
+    return replace(WEB, state=VmState.STOPPED, problem=problem)
 
 
 @pytest.mark.parametrize(
     ("vm", "kinds"),
     [
         (WEB, []),
-        (WEB, [EventKind.VM_MOVED]),
-        (WEB, [EventKind.VM_MOVED_LIVE, EventKind.VM_CREATED]),
-        (replace(WEB, state=VmState.STOPPED, problem=has_moved("gpu2")), [EventKind.VM_MOVED]),
+        (WEB, [EventKind.VM_CREATED]),
+        (WEB, [EventKind.VM_CREATED, EventKind.VM_MOVED_LIVE]),
+        (WEB, [EventKind.VM_MOVED, EventKind.VM_STARTED]),
+        (WEB, [EventKind.VM_MOVED, EventKind.VM_CREATED]),
+        (replace(WEB, problem=came_live_from("gpu2")), [EventKind.VM_MOVED_LIVE]),
+        (_stopped("its guest powered off"), [EventKind.VM_CREATED]),
+        (_stopped(in_resize("gpu1")), [EventKind.VM_CREATED]),
+        (_stopped(RESTARTING), [EventKind.VM_CREATED]),
     ],
-    ids=["was always here", "came while it was off", "another VM of its name was there", "its old copies are left"],
+    ids=[
+        "its events are gone",
+        "was always here",
+        "moved live",
+        "moved cold and started",
+        "another VM of its name moved cold",
+        "its live move has not ended",
+        "ended by itself",
+        "was cut short in a resize",
+        "was cut short in a restart",
+    ],
 )
-def test_a_silent_host_that_cannot_have_it_keeps_no_vm_from_its_start(
+def test_a_vm_whose_domain_is_gone_does_not_start_while_any_host_is_silent(
+    vm: Vm, kinds: list[EventKind], store: Store
+) -> None:
+    _was(store, *kinds)
+    services: Any = Hosts(store)
+    with pytest.raises(
+        StateError, match="acme/web may run on gpu2, gpu3, which do not answer: gpu1 has no domain of it any more"
+    ) as refused:
+        refuse_second_start(services, vm, None)
+    assert refused.value.context == ("gpu2: no answer", "gpu3: no answer")
+    assert "`vgpuctl evacuate-host gpu2 --reason TEXT`" in str(refused.value.hint)
+    refuse_second_start(services, vm, DomainState.SHUT_OFF)
+    with store.transaction() as session:
+        session.restrict("gpu2", WHOLE_HOST, RestrictionKind.FENCE, "dead")
+    with pytest.raises(StateError, match="acme/web may run on gpu3, which does not answer"):
+        refuse_second_start(services, vm, None)
+    with store.transaction() as session:
+        session.restrict("gpu3", WHOLE_HOST, RestrictionKind.FENCE, "dead")
+    refuse_second_start(services, vm, None)
+    assert services.said == []
+
+
+_COLD = [
+    (WEB, [EventKind.VM_CREATED, EventKind.VM_MOVED]),
+    (_stopped(None), [EventKind.VM_CREATED, EventKind.VM_MOVED]),
+    (_stopped(None), [EventKind.VM_CREATED, EventKind.VM_FOUND]),
+    (_stopped(on_its_way("gpu2", "gpu1")), []),
+    (_stopped(on_its_way("gpu1", "gpu2")), [EventKind.VM_CREATED]),
+    (_stopped(has_moved("gpu2")), [EventKind.VM_MOVED]),
+]
+
+
+@pytest.mark.parametrize(("vm", "kinds"), _COLD)
+def test_a_vm_that_a_cold_move_brought_starts_though_hosts_are_silent(
     vm: Vm, kinds: list[EventKind], store: Store
 ) -> None:
     _was(store, *kinds)
     services: Any = Hosts(store)
     refuse_second_start(services, vm, None)
-    assert all("not known whether it runs on" in one for one in services.said)
+    assert services.said == [f"acme/web: not known whether it runs on {one}: no answer" for one in ("gpu2", "gpu3")]
+    assert services.noted == ["gpu2", "gpu3"]
+
+
+def test_so_does_one_that_was_renamed_since(store: Store) -> None:
+    _was(store, EventKind.VM_CREATED, EventKind.VM_MOVED)
+    with store.transaction() as session:
+        session.rename_vm(WEB, "front", domain="acme.front")
+    with store.reading() as session:
+        (front,) = session.vms()
+    services: Any = Hosts(store)
+    refuse_second_start(services, front, None)
+    with store.transaction() as session:
+        session.add_vm_event(EventKind.VM_STARTED, front)
+        session.rename_vm(front, "web", domain="acme.web")
+    with store.reading() as session:
+        (web,) = session.vms()
+    with pytest.raises(StateError, match="acme/web may run on gpu2, gpu3"):
+        refuse_second_start(services, web, None)
+
+
+@pytest.mark.parametrize(("vm", "kinds"), [*_COLD, (_stopped(RESTARTING), []), (_stopped(in_resize("gpu1")), [])])
+def test_a_copy_that_runs_elsewhere_keeps_every_vm_without_a_domain_from_its_start(
+    vm: Vm, kinds: list[EventKind], store: Store
+) -> None:
+    _was(store, *kinds)
+    services: Any = Hosts(store, DomainState.RUNNING)
+    with pytest.raises(StateError, match="acme/web would run twice: the store has it on gpu1, and on gpu2 domain"):
+        refuse_second_start(services, vm, None)
+
+
+def test_a_dry_run_of_a_cold_move_does_not_find_the_vm_that_it_has_not_stopped(store: Store) -> None:
+    services: Any = Hosts(store, DomainState.RUNNING, goes_on=True)
+    refuse_second_start(services, _stopped(on_its_way("gpu2", "gpu1")), None)

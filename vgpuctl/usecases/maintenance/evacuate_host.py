@@ -57,9 +57,10 @@ def evacuate_host(services: Services, host: str, *, is_dead: bool, reason: str) 
     fence_host(services, host, is_dead=is_dead, reason=reason)
     vms, promises = vms_of(services, host), promises_on(services, host)
     services.say(f"{host}: evacuating {counted(len(vms), 'VM')}")
-    data = find_data(services, host, vms)
-    done = [_evacuate(services, vm, data, reason) for vm in vms]
-    done += start_left(services, host, vms)
+    with services.asking_once():
+        data = find_data(services, host, vms)
+        done = [_evacuate(services, vm, data, reason) for vm in vms]
+        done += start_left(services, host, vms)
     return [*done, *move_promises(services, promises, done)]
 
 

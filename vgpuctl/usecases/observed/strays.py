@@ -12,11 +12,10 @@ import msgspec
 from vgpuctl import typed_json
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState, NamedState
-from vgpuctl.model.event import Event, EventFilter
+from vgpuctl.model.event import EventFilter
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FaultId, remedy_of
-from vgpuctl.model.times import format_time
-from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.model.vm import Vm, VmState, printed_name
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.fences import is_host_fenced
 from vgpuctl.usecases.observed.readings import keep_reading
@@ -25,6 +24,17 @@ from vgpuctl.usecases.running.services import Services
 
 _KIND = "strays"
 _GONE = "gone"
+_WITHOUT_DOMAIN = (EventKind.VM_MOVED, EventKind.VM_FOUND)
+"""After these, a VM has no domain on its host before its next start."""
+_SAY_WHERE = (
+    *_WITHOUT_DOMAIN,
+    EventKind.VM_CREATED,
+    EventKind.VM_ADOPTED,
+    EventKind.VM_RESTORED,
+    EventKind.VM_STARTED,
+    EventKind.VM_MOVED_LIVE,
+    EventKind.VM_RENAMED,
+)
 
 
 class Stray(msgspec.Struct, frozen=True):
@@ -102,67 +112,67 @@ def active_elsewhere(services: Services, vm: Vm) -> list[tuple[str, str]]:
 
 
 def _found_anywhere(services: Services, vm: Vm) -> list[tuple[str, str]]:
-    """Ask every other host of the inventory whether it runs a domain of the VM's UUID; say which ones do not answer.
+    """Ask every other host of the inventory whether it runs a domain of the VM's UUID.
 
-    Raises StateError for one without an answer on which the store notes that the VM was, unless it is fenced.
+    Raises StateError while one does not answer, unless it is fenced, or the VM's own host has no domain of it because
+    vgpuctl has brought the VM there without one: then it says which ones do not answer.
     """
-    others = [name for name in services.inventory.select(None) if name != vm.host]
     with services.store.reading() as session:
-        noted = _noted_on(session, vm)
-    found, silent = [], None
+        is_expected = _has_come_undefined(session, vm)
+    if is_expected and services.goes_on:
+        return []  # a dry run has not stopped it where it is
+    found, silent = [], []
+    others = [name for name in services.inventory.select(None) if name != vm.host]
     for one in services.on_hosts(
         others, lambda name: services.host(name).hypervisor.state(vm.domain_name, uuid=vm.uuid)
     ):
-        if one.error is None:
-            if one.value is not None and one.value.is_active():
-                found.append((one.name, f"domain {vm.domain_name} is {one.value}"))
-        elif not is_host_fenced(services, one.name):
-            services.say(f"{vm.printed_name}: not known whether it runs on {one.name}: {one.error.message}")
-            if one.name in noted and silent is None:
-                silent = one
-    if silent is not None and not found:
+        if one.error is not None:
+            services.note_silent(one.name, one.error)
+            if not is_host_fenced(services, one.name):
+                silent.append(one)
+        elif one.value is not None and one.value.is_active():
+            found.append((one.name, f"domain {vm.domain_name} is {one.value}"))
+    reasons = [f"{one.name}: {one.error.reason_of(one.name)}" for one in silent if one.error is not None]
+    if silent and not found and not is_expected:
+        names = ", ".join(one.name for one in silent)
         raise StateError(
-            f"{vm.printed_name} may run on {silent.name}, which does not answer: {vm.host} has no domain of it, and"
-            f" {noted[silent.name]}",
-            hint=f"start it when {silent.name} answers; if that host is dead, fence it:"
-            f" `vgpuctl evacuate-host {silent.name} --reason TEXT` (docs/maintenance.md)",
-        ) from silent.error
+            f"{vm.printed_name} may run on {names}, which {'does' if len(silent) == 1 else 'do'} not answer:"
+            f" {vm.host} has no domain of it any more",
+            context=reasons,
+            hint=f"start it when {names} {'answers' if len(silent) == 1 else 'answer'}; fence a host that is dead:"
+            f" `vgpuctl evacuate-host {silent[0].name} --reason TEXT` (docs/maintenance.md)",
+        ) from silent[0].error
+    for reason in reasons:
+        services.say(f"{vm.printed_name}: not known whether it runs on {reason}")
     return found
 
 
-def _noted_on(session: Session, vm: Vm) -> dict[str, str]:
-    """The other hosts on which the store notes that a VM was last, or has a part of it, each with what is noted.
+def _has_come_undefined(session: Session, vm: Vm) -> bool:
+    """True if a VM has had no domain on its host since it came there, or may have none: a cold move brought it.
 
-    The old host of a cold move is none of them before the first start after it: its domain was removed there.
+    Where the events were pruned, the answer is False.
     """
-    noted = {one: f"it {vm.problem}" for one in vm.former_hosts if vm.state is VmState.RUNNING}
-    for volume in session.volumes(vm_uuid=vm.uuid):
-        if volume.host != vm.host:
-            noted.setdefault(volume.host, f"its volume {volume.name} is recorded there")
-
-    def newest(*kinds: EventKind) -> Event | None:
-        wanted = EventFilter((vm.printed_name,), kinds, tenant=vm.request.tenant)
-        return next(iter(session.events(1, wanted)), None)
-
-    move = newest(EventKind.VM_CREATED, EventKind.VM_MOVED, EventKind.VM_MOVED_LIVE)
-    was_on = None if move is None else move.before.get("host")
-    if move is not None and was_on not in (None, vm.host):
-        last = newest(EventKind.VM_MOVED, EventKind.VM_MOVED_LIVE, EventKind.VM_STARTED)
-        if last is None or last.kind != EventKind.VM_MOVED:
-            noted.setdefault(str(was_on), f"it was there until {format_time(move.at)} UTC")
-    return noted
+    if vm.state is VmState.STOPPED and vm.former_hosts:
+        return True
+    name, before_id = vm.request.name, None
+    while True:
+        subject = printed_name(vm.request.tenant, name)
+        wanted = EventFilter((subject,), _SAY_WHERE, tenant=vm.request.tenant, before_id=before_id)
+        last = next(iter(session.events(1, wanted)), None)
+        if last is None or last.kind != EventKind.VM_RENAMED:
+            return last is not None and last.kind in _WITHOUT_DOMAIN
+        name, before_id = str(last.before["name"]), last.id
 
 
 def refuse_second_start(services: Services, vm: Vm, state: DomainState | None) -> None:
-    """Raise StateError where another host is known to run the VM, or may: one that is silent, and had it before.
+    """Raise StateError where another host runs the VM, or may: it is silent, and the VM's own host lost its domain.
 
-    state: its domain's on its own host. Where there is none, though no cold move has just brought the VM there, all
-    other hosts are asked.
+    state: its domain's on its own host. Where there is none, all other hosts are asked.
     """
-    known = active_elsewhere(services, vm)
-    is_expected = vm.state is VmState.STOPPED and (vm.is_on_its_way or vm.former_hosts)
-    asks_all = state is None and not is_expected and not known
-    for host, words in [*known, *(_found_anywhere(services, vm) if asks_all else ())]:
+    found = active_elsewhere(services, vm)
+    if state is None and not found:
+        found = _found_anywhere(services, vm)
+    for host, words in found:
         raise StateError(
             f"{vm.printed_name} would run twice: the store has it on {vm.host}, and on {host} {words}",
             hint=way_out(host, vm.domain_name),

@@ -224,8 +224,11 @@ class Inventory:
 
     @cached_property
     def _declaring_moves(self) -> Mapping[str, Mapping[str, bool]]:
-        """By address for moves the hosts that have it, and whether they declare it. Unreadable ones are left out."""
-        found: dict[str, dict[str, bool]] = {}
+        """By address for moves the hosts that have it, and whether they declare it; also each host by its own name.
+
+        The addresses of unreadable ones are left out.
+        """
+        found = {comparable_address(name): {name: False} for name in self.hosts()}
         for name in self.hosts():
             try:
                 link = self.move_link(name)

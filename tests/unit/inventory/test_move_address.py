@@ -29,6 +29,8 @@ TRUSTED: dict[str, object] = {"network": "trusted"}
         ({"address": "10.0.8.1"}, {"address": "10.0.8.1"}),
         ({"address": "fd00::7"}, {"address": "FD00:0::0007"}),
         ({"address": "move-1.example"}, {"address": "Move-1.example."}),
+        ({"address": "10.0.8.1"}, {"address": "0::ffff:10.0.8.1"}),
+        ({"address": "10.0.8.1"}, {"address": "10.2049"}),
         ({"address": "10.0.8.1"}, {"login": "10.0.8.1"}),
         ({"login": "10.0.8.1"}, {"address": "10.0.8.1"}),
     ],
@@ -60,7 +62,37 @@ def test_hosts_that_declare_none_may_share_their_login_and_others_do_not_count(t
     assert inventory.move_address("gpu2") == "127.0.0.1"
 
 
-@pytest.mark.parametrize("address", ["127.0.0.1", "Localhost", "0.0.0.0", "0::1", "224.0.0.7"])
+def test_an_address_that_is_the_name_of_another_host_is_refused(tmp_path: Path) -> None:
+    inventory = read(
+        tmp_path,
+        gpu1=TRUSTED | {"address": "GPU2."},
+        gpu2=TRUSTED | {"address": "10.0.8.2"},
+        gpu3=TRUSTED | {"address": "gpu3"},
+    )
+    with pytest.raises(InventoryError, match=r"hosts gpu1 and gpu2 have the same address for moves, GPU2\."):
+        inventory.verify("gpu1")
+    inventory.require_readable(["gpu2", "gpu3"])
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1",
+        "127.1",
+        "0x7f000001",
+        "0",
+        "0.0.0.0",
+        "0::1",
+        "0:0:0:0:0:ffff:7f00:1",
+        "224.0.0.7",
+        "Localhost",
+        "localhost.localdomain",
+        "ip6-localhost",
+        "ip6-loopback.",
+        "localhost6.localdomain6",
+        "gpu1.localhost",
+    ],
+)
 def test_an_address_that_leads_to_no_other_host_is_refused(tmp_path: Path, address: str) -> None:
     with pytest.raises(InventoryError, match=f"by {address} no host reaches another one"):
         read(tmp_path, gpu1=TRUSTED | {"address": address}).verify("gpu1")

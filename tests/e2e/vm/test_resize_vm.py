@@ -164,6 +164,12 @@ def test_the_longest_halt_of_a_live_move_changes_while_the_vm_runs(operator: Ope
     request = before["vm"]["request"] | {"max_downtime_s": 90}
     assert after == before | {"vm": before["vm"] | {"request": request}}
     operator.does("onboard", str(file))
+    file.write_text(body.removesuffix("max_downtime: ").replace("96MiB", "128MiB"))
+    silent = operator.is_refused("onboard", str(file))["hint"]
+    assert silent == (
+        "resize it: vgpuctl resize-vm acme/web --memory 128MiB; write `max_downtime: 90s` to keep that limit,"
+        " or lift it: vgpuctl resize-vm acme/web --max-downtime none; then run the same command again"
+    )
     assert operator.json("list-events", "--kind", "vm-stopped") == stopped
     (told,) = operator.json("list-events", "--kind", "vm-resized", "--limit", "1")
     assert (told["before"]["max_downtime_s"], told["after"]["max_downtime_s"]) == (2, 90)

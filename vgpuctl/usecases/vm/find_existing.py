@@ -124,10 +124,16 @@ _RESIZED = {
 def _hint(there: VmRequest, wanted: VmRequest, written: Collection[str] | None) -> str:
     """The commands that bring the VM into the wanted shape, and what no command changes. A default is no wish."""
     sizes = {path: getattr(wanted, path) for key, path in _RESIZED.items() if written is None or key in written}
+    keeps_limit = written is None and wanted.max_downtime_s is None
+    if keeps_limit:
+        del sizes["max_downtime_s"]
     command = resize_command(there, replace(there, **sizes))
     fields = [line.partition(":")[0] for line in list_differences(there, wanted)]
     fields = [one for one in fields if one not in _RESIZED and (written is None or one in written)]
     hints = [] if command is None else [f"resize it: {command}"]
+    if keeps_limit and there.max_downtime_s is not None:
+        lifted = resize_command(there, replace(there, max_downtime_s=None))
+        hints.append(f"write `max_downtime: {there.max_downtime_s:.15g}s` to keep that limit, or lift it: {lifted}")
     commands = dict.fromkeys(_CHANGED_BY[field] for field in fields if field in _CHANGED_BY)
     hints += [f"change it with {one}" for one in commands]
     fixed = [field for field in fields if field not in _CHANGED_BY]

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """A resize that is killed, or that a host refuses, leaves the VM whole in its old or its new size."""
 
+import signal
 from typing import Any
 
 import pytest
 
 import vgpuctl_lab as lab
-from tests.e2e.kills import kill_after, kill_points, side_effects
+from tests.e2e.kills import kill_after, kill_points, side_effects, stop_after
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SEEDED, operator
 from tests.e2e.witness import FleetWitness
@@ -113,3 +114,13 @@ def test_repair_starts_a_vm_whose_old_share_could_not_be_made_again(operator: Op
     assert (after["vm"]["state"], after["vm"]["request"]) == ("running", made["vm"]["request"])
     assert [one["share"]["profile"] for one in after["leases"]] == ["A40-8Q"]
     operator.does(*DELETE)
+
+
+def test_a_vm_that_is_deleted_while_its_resize_waits_is_gone(operator: Operator) -> None:
+    operator.does(*CREATE)
+    resize = stop_after(operator, 1, *RESIZE)
+    operator.does(*DELETE)
+    resize.send_signal(signal.SIGCONT)
+    _out, err = resize.communicate(timeout=100)
+    assert "error: VM acme/web is gone: another run has deleted it" in err, err
+    assert "hint: `vgpuctl list-events acme/web`" in err

@@ -38,6 +38,18 @@ def find_vm(services: Services, tenant: str, name: str) -> tuple[Vm, tuple[Lease
         return vm, tuple(session.leases(vm_uuid=vm.uuid))
 
 
+def find_again(services: Services, vm: Vm) -> Vm:
+    """Read a VM as the store has it now. Raises NotFound for one that was deleted since it was found."""
+    with services.store.reading() as session:
+        now = session.vm_of(vm.uuid)
+    if now is None:
+        raise NotFound(
+            f"VM {vm.printed_name} is gone: another run has deleted it since this one began",
+            hint=f"`vgpuctl list-events {vm.printed_name}` says who",
+        )
+    return now
+
+
 def refuse_unfinished(vm: Vm, what: str = "") -> None:
     """Raise StateError for a VM whose creation or deletion has not ended, or was not rolled back.
 

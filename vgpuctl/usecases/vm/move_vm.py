@@ -24,6 +24,7 @@ from vgpuctl.scheduler.guest_place import give_numa
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.guest_state import carry_state
+from vgpuctl.usecases.found.find_vm import find_again
 from vgpuctl.usecases.found.vm_values import sizes_of
 from vgpuctl.usecases.network.ports import attachments_of
 from vgpuctl.usecases.observed.capacities import capacity_of, read_promises
@@ -244,9 +245,9 @@ def settled(services: Services, vm: Vm) -> tuple[Vm, bool]:
 
 
 def _as_left(services: Services, vm: Vm) -> tuple[Vm, tuple[Reservation, ...]]:
-    """A VM as the store has it now, and the shares that are held for it."""
+    """A VM as the store has it now, and the shares that are held for it. Raises NotFound for one that is gone."""
+    now = find_again(services, vm)
     with services.store.reading() as session:
-        now = session.vm_of(vm.uuid) or vm
         return now, held_shares(session, now)
 
 

@@ -25,7 +25,7 @@ from vgpuctl.model.vgpu_params import VgpuParams, change_while_used
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, in_resize
 from vgpuctl.specs.vm import check_request, list_differences
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.found.find_vm import refuse_suspended, refuse_unfinished
+from vgpuctl.usecases.found.find_vm import find_again, refuse_suspended, refuse_unfinished
 from vgpuctl.usecases.found.vm_values import sizes_of
 from vgpuctl.usecases.observed.capacities import rules_of
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
@@ -206,7 +206,7 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
     refuse_while_busy(services, vm)
     vm, _was_cut = settled(services, vm)
     with operation(services, "resize-vm", replace(vm, uuid=move_subject(vm))):
-        vm = _as_stored(services, vm)
+        vm = find_again(services, vm)
         plan = plan_resize(services, vm, size, may_move=options.may_move)
         if not plan.is_change:
             if vm.has_to_run and vm.request.vgpu_params and set_params(services, vm, without_leaving(plan.before)):

@@ -282,7 +282,7 @@ class _Overseer:
         )
 
     def _end_dead(self, stats: Mapping[str, Any], now: float) -> None:
-        """End a move of which nothing arrives any more, as over a link that is dead.
+        """End a move of which nothing is transferred any more, as over a link that is dead.
 
         Not while the guest is halted: the new host may be loading what it has. Nor where only the state of devices is
         left and libvirt does not count it.
@@ -299,8 +299,8 @@ class _Overseer:
         raise DomainRejected(
             f"the move of domain {self._order.name} was ended after {format_duration(now - self._began)}: nothing was"
             f" transferred for {format_duration(now - self._moved_at)}, and {left} are left",
-            hint=f"the link between the hosts is dead: its old host must reach {self._order.address} at the ports of"
-            " moves (docs/moves.md)",
+            hint="the link between the hosts may be dead: its old host must reach"
+            f" {self._order.address} at the ports of moves (docs/moves.md)",
         )
 
     def _raise_limit(self, remaining: int, bytes_per_s: int) -> None:

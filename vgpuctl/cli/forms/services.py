@@ -179,12 +179,15 @@ def _grouped(failures: Sequence[tuple[str, VgpuctlError]], noun: str) -> list[st
     """A line for each failure; one, with an example, for more than three that differ in names and numbers alone."""
     alike: dict[tuple[str, str], list[tuple[str, VgpuctlError]]] = {}
     for name, error in failures:
-        said = re.sub(r"[0-9]+", "#", error.line_of("").replace(name, ""))
+        said = re.sub(r"[0-9]+", "#", error.reason_of("").replace(name, ""))
         alike.setdefault((said, re.sub(r"[0-9]+", "#", (error.hint or "").replace(name, ""))), []).append((name, error))
     lines = []
     for group in alike.values():
         told = group[:1] if len(group) > _MOST_ALIKE else group
-        texts = [error.line_of(name) + (f" (hint: {error.hint})" if error.hint else "") for name, error in told]
+        texts = [
+            f"{name}: {error.reason_of(name)}" + (f" (hint: {error.hint})" if error.hint else "")
+            for name, error in told
+        ]
         if len(told) < len(group):
             names = ", ".join(name for name, _ in group[:_MOST_NAMED]) + " …" * (len(group) > _MOST_NAMED)
             texts = [f"{counted(len(group), noun)} ({names}), for example {texts[0]}"]

@@ -4,7 +4,7 @@
 import pytest
 
 from vgpuctl.cli.forms.services import report_failures, report_hosts
-from vgpuctl.errors import HostError, HostUnreachable, InventoryError, PartialFailure, VgpuctlError
+from vgpuctl.errors import HostError, HostUnreachable, InventoryError, PartialFailure, StateError, VgpuctlError
 
 
 def refused(name: str, port: int) -> HostUnreachable:
@@ -31,6 +31,17 @@ def test_forty_equal_sentences_are_one() -> None:
 def test_few_have_a_line_each(number: int) -> None:
     failures: list[tuple[str, VgpuctlError]] = [(f"gpu{at}", refused(f"gpu{at}", at)) for at in range(number)]
     assert len(lines_of(failures, fine=3)) == number
+
+
+def test_a_line_says_why_where_the_sentence_alone_does_not() -> None:
+    reasons = ["no room for 24 GiB"] * 5 + ["no network for moves"]
+    failures: list[tuple[str, VgpuctlError]] = [
+        (f"a/web-{at}", StateError(f"a/web-{at}: cannot move", context=[why])) for at, why in enumerate(reasons)
+    ]
+    assert lines_of(failures) == (
+        "5 hosts (a/web-0, a/web-1, a/web-2, a/web-3, a/web-4), for example a/web-0: cannot move: no room for 24 GiB",
+        "a/web-5: cannot move: no network for moves",
+    )
 
 
 def test_the_same_sentence_with_another_hint_stands_apart() -> None:

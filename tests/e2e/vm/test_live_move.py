@@ -146,9 +146,16 @@ def test_whether_a_vgpu_was_reset_is_not_known_where_the_log_was_not_read(
     operator.does(*DELETE)
 
 
-@pytest.mark.parametrize("fault", ["move-read-error", "move-header-refused"])
-def test_a_move_that_a_driver_refuses_leaves_the_vm_where_it_runs(
-    operator: Operator, fleet_witness: FleetWitness, faults: Callable[..., None], fault: str
+@pytest.mark.parametrize(
+    ("fault", "helps"),
+    [
+        ("move-read-error", None),
+        ("move-header-refused", "compare the versions of QEMU and of the GPU's driver on both"),
+        ("move-port", "sim-001 must reach 127.0.0.1 at the ports of moves"),
+    ],
+)
+def test_a_move_that_fails_leaves_the_vm_where_it_runs_and_says_what_helps(
+    operator: Operator, fleet_witness: FleetWitness, faults: Callable[..., None], fault: str, helps: str | None
 ) -> None:
     operator.does(*CREATE)
     faults(fault)
@@ -157,6 +164,8 @@ def test_a_move_that_a_driver_refuses_leaves_the_vm_where_it_runs(
     assert said.code == 7, said.err
     assert "cannot move domain acme.web from sim-001 to" in said.err
     assert "rolled back completely" in said.err
+    assert helps is None or helps in said.err
+    assert ("at the ports of moves" in said.err) == (fault == "move-port")
     assert fleet_witness.state() == before
     (listed,) = operator.json("list-vms", "--refresh")
     assert (listed["vm"]["host"], listed["vm"]["problem"], listed["observed"]) == ("sim-001", None, "running")
@@ -209,9 +218,19 @@ def test_without_a_declared_network_a_vm_moves_cold_or_not_at_all(operator: Oper
     (operator.inventory.parent / "group_vars/all.yml").unlink()
     said = operator.is_refused(*MOVE)
     assert "its inventory names no network for that" in str(said["context"])
-    assert "--check` says what helps" in said["hint"]
+    assert said["hint"].endswith("--check` says what helps; without --live-only it is stopped for its move")
+    operator.does("create-vm", "db", *ACME, *SEEDED)
+    for line in operator.is_refused("move-vm", "web", "db", *ACME, "--live-only")["context"]:
+        assert "cannot move while it runs: sim-00" in line and "its inventory names no network for that" in line
+    operator.does("delete-vm", "db", *ACME, "--yes", "--timeout", "0")
     moved = operator.json("move-vm", "web", *ACME, "--shutdown-timeout", "0")
     assert moved["way"] == "cold"
+    others = [name for name in ("sim-001", "sim-002", "sim-003") if name != moved["to"]]
+    for name in others:
+        operator.does("cordon-host", name, "--reason", "full")
+    assert operator.is_refused(*MOVE)["hint"].endswith("--check` says what helps")
+    for name in others:
+        operator.does("uncordon-host", name, "--reason", "empty")
     operator.does(*DELETE)
 
 
@@ -223,6 +242,8 @@ def test_a_longer_halt_than_the_vm_allows_is_refused_before(operator: Operator, 
     assert verdict["verdict"]["downtime_s"] > 2
     assert "and max_downtime is 2 s" in str(operator.is_refused(*MOVE)["context"])
     refused = operator.is_refused("move-vm", "web", *ACME, "--max-downtime", "3s")
+    hint = "`vgpuctl move-vm acme/web --check` says what helps; so does a longer --max-downtime"
+    assert operator.is_refused(*MOVE, "--max-downtime", "3s")["hint"] == hint
     assert operator.is_refused(*MOVE, "--cold")["exit_code"] == 2
     assert ("cannot move with a halt of 3s at most" in refused["message"], "--cold" in refused["hint"]) == (True, True)
     assert operator.json(*MOVE, "--max-downtime", "1h")["way"] == "live"

@@ -8,6 +8,7 @@ A run that dies leaves a VM whose problem names the other host; live_move_end.py
 """
 
 import contextlib
+import re
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -50,6 +51,11 @@ from vgpuctl.usecases.vm.live_move_end import (
 from vgpuctl.usecases.vm.move_plan import PlannedMove
 from vgpuctl.usecases.vm.move_volumes import VolumeWay, drop_copies, make_volumes_there
 
+_NO_CONNECTION = re.compile(
+    "(?:unable|failed) to (?:connect|resolve)|no route to host|connection (?:refused|timed out)", re.I
+)
+_NOT_LOADED = "load of migration failed"
+"""What QEMU on the target ends with. libvirt 9.1 and newer also tell what the source said before."""
 _SAID_EVERY_S = 10.0
 _LONGEST_WAIT_S = 3600.0
 
@@ -265,13 +271,23 @@ def _migrate(
     if where is not Whereabouts.NOWHERE:
         stayed.append(state_after_failure(services, services.host(vm.host), vm, failure))
         if isinstance(failure, VgpuctlError) and failure.hint is None:
-            failure.hint = (
-                f"see /var/log/libvirt/qemu/{vm.domain_name}.log on {here.name} and {there.name};"
-                f" {here.name} must reach {order.address} at the ports of moves (docs/moves.md)"
-            )
+            failure.hint = _hint(failure.message, vm, there.name, order)
     elif isinstance(failure, VgpuctlError):
         failure.hint = f"its domain has ended on {here.name}: `vgpuctl repair` notes that"
     raise failure
+
+
+def _hint(said: str, vm: Vm, target: str, order: MigrationOrder) -> str:
+    """Say what helps against an error of libvirt or QEMU that ended a move."""
+    log = f"/var/log/libvirt/qemu/{vm.domain_name}.log"
+    if _NO_CONNECTION.search(said):
+        return f"{vm.host} must reach {order.address} at the ports of moves (docs/moves.md)"
+    if _NOT_LOADED in said:
+        return (
+            f"QEMU on {target} did not take its state: see {log} there and on {vm.host}, and compare the versions of"
+            " QEMU and of the GPU's driver on both"
+        )
+    return f"see {log} on {vm.host} and {target}"
 
 
 def _where_it_is(services: Services, vm: Vm, target: str, error: BaseException) -> Whereabouts:

@@ -155,7 +155,9 @@ def choose_way(
         if verdict.kind is MoveKind.LIVE:
             return ChosenWay(MoveKind.LIVE, name, downtime_s=verdict.downtime_s, verdict=verdict)
     against = [f"{name}: {one.limit}" for name, verdict in verdicts for one in verdict.limits[:3]]
-    is_too_long = any([one.code for one in verdict.limits] == [OVER_CEILING] for _name, verdict in verdicts)
+    is_too_long = options.max_downtime_s is not None and any(
+        [one.code for one in verdict.limits] == [OVER_CEILING] for _name, verdict in verdicts
+    )
     if is_too_long and options.max_downtime_s is not None and options.way is MoveWay.KINDEST:
         raise StateError(
             f"{vm.printed_name} cannot move with a halt of {format_duration(options.max_downtime_s)} at most",
@@ -163,11 +165,12 @@ def choose_way(
             hint="allow a longer --max-downtime; --cold stops it for its move",
         )
     if options.way is MoveWay.LIVE:
-        raise StateError(
-            f"{vm.printed_name} cannot move while it runs",
-            context=against,
-            hint=f"`vgpuctl move-vm {vm.printed_name} --check` says what helps; without --live-only it is stopped",
-        )
+        hint = f"`vgpuctl move-vm {vm.printed_name} --check` says what helps"
+        if is_too_long:
+            hint += "; so does a longer --max-downtime"
+        elif any(verdict.kind is MoveKind.COLD for _name, verdict in verdicts):
+            hint += "; without --live-only it is stopped for its move"
+        raise StateError(f"{vm.printed_name} cannot move while it runs", context=against, hint=hint)
     verdict_there = verdicts[0][1] if to is not None and verdicts else None
     return ChosenWay(MoveKind.COLD, to, against[0] if against else "there is no other host", verdict=verdict_there)
 

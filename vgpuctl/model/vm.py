@@ -304,12 +304,17 @@ class Vm:
     @property
     def is_suspended(self) -> bool:
         """True if its host has its memory on disk, with which it goes on when it starts."""
-        return self.state is VmState.STOPPED and self.problem == SUSPENDED
+        return self.state is VmState.STOPPED and (self.problem or "").startswith(SUSPENDED)
 
     @property
     def must_restart(self) -> bool:
         """True for a VM whose problem is that a vGPU of it was reset while its guest ran."""
-        return self.state is VmState.RUNNING and MUST_RESTART in (self.problem or "")
+        return self.state is VmState.RUNNING and self.lost_state is not None
+
+    @property
+    def lost_state(self) -> str | None:
+        """The problem of a VM that has a vGPU which was reset, in its running guest or in its saved state."""
+        return self.problem if MUST_RESTART in (self.problem or "") else None
 
     @property
     def live_target(self) -> str | None:
@@ -342,7 +347,7 @@ _IS_RESIZED = "is resized on "
 RESTARTING = "is being restarted"
 """The problem of a VM that a restart stops."""
 SUSPENDED = "is suspended to disk"
-"""The problem of a stopped VM whose memory, and state of its vGPUs, its host has on its disk."""
+"""The problem of a stopped VM whose memory, and state of its vGPUs, its host has on its disk; or its beginning."""
 
 
 _HOSTS_OF_A_MOVE = re.compile(

@@ -91,8 +91,12 @@ class VmRows(QueueRows, LicenceRows):
         *,
         kept_until: float | None = None,
         has_shut_down: bool = False,
+        has_started: bool = False,
     ) -> None:
         """Set a VM's state; the problem is replaced, by none too. Raises NotFound.
+
+        That a VM must be restarted stays its problem as long as it runs, unless it has another, or has_started: with a
+        new QEMU, whose vGPUs are new.
 
         The declared time of a VM begins when it begins to run. kept_until: when the shares of a stopped one are given
         back, None for never. A VM that runs, or is being deleted, no longer waits for its start in the queue.
@@ -109,6 +113,8 @@ class VmRows(QueueRows, LicenceRows):
         elif state is VmState.RUNNING:
             for row in self._find("vms", uuid=uuid):
                 values["ends_at"] = self._end_of(row)
+                if problem is None and _vm(row).must_restart and not has_started:
+                    del values["problem"]
         self._change_vm(uuid, **values)
         if state in (VmState.RUNNING, VmState.DELETING):
             self._drop_start_of(uuid)

@@ -15,7 +15,7 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import SUSPENDED, Vm, VmState
 from vgpuctl.usecases.disk.tenant_disks import has_let_go, settle_detach, tenant_disks
 from vgpuctl.usecases.domain import guest
-from vgpuctl.usecases.domain.carried_state import look_at_state, note_lost_state
+from vgpuctl.usecases.domain.carried_state import CarriedState, look_at_state, note_lost_state
 from vgpuctl.usecases.domain.definition import define_again
 from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.image.answers import answers_of
@@ -304,7 +304,7 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
     if any(lease.state is not expected for lease in settled):
         return f"leases are not {expected}", "finished", lambda: _note(services, vm, settled, vm.state, expected)
     if vm.state is VmState.RUNNING and vm.is_to_come_back:
-        forget = partial(_note, services, vm, leases, VmState.RUNNING, expected, problem=None)
+        forget = partial(_note_not_stopped, services, vm, leases)
         return f"it was not stopped yet: {vm.problem}", "finished", forget
     found = _diagnose_name(services, vm) or _diagnose_interfaces(services, vm)
     if found is not None:
@@ -411,6 +411,12 @@ def _note(
         session.add_vm_event(EventKind.VM_REPAIRED, vm, before=before, after=after)
 
 
+def _note_not_stopped(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
+    """Forget that a VM was to be stopped. The log of its QEMU tells whether it must be restarted."""
+    state = look_at_state(services.host(vm.host), vm) if leases else CarriedState()
+    _note(services, vm, leases, VmState.RUNNING, LeaseState.RUNNING, state.doubt_of_stayed)
+
+
 def _note_stopped(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
     """Note that the guest of a VM has ended; one that powered off by itself has returned its licence."""
     if services.host(vm.host).hypervisor.has_shut_down(vm.domain_name, uuid=vm.uuid):
@@ -418,7 +424,7 @@ def _note_stopped(services: Services, vm: Vm, leases: Sequence[Lease]) -> None:
             session.note_licence_returned(vm.uuid)
     problem = vm.problem if vm.is_to_come_back else None
     if SavedState(services.host(vm.host).hypervisor, vm.domain_name, vm.uuid).xml() is not None:
-        problem = SUSPENDED
+        problem = SUSPENDED if vm.lost_state is None else f"{SUSPENDED}; {vm.lost_state}"
     _note(services, vm, leases, VmState.STOPPED, LeaseState.BUILT, problem)
 
 

@@ -149,6 +149,8 @@ def _check_resumed(services: Services, host: HostSession, vm: Vm) -> None:
     if vm.request.gpus:
         found = look_at_state(host, vm)
         note_lost_state(services, vm, found.lost)
+        if vm.lost_state is not None:  # what was saved is a vGPU that was reset before
+            found = replace(found, lost=(*found.lost, vm.lost_state))
         if found.doubt is not None:
             with services.store.transaction() as session:
                 session.set_vm_state(vm.uuid, VmState.RUNNING, f"was resumed: {found.doubt}")
@@ -233,7 +235,7 @@ def _start(
     if services.rehearsal is not None and services.goes_on:
         rehearse_steps(services, host, steps)
         services.rehearsal.would(vm.host, f"start domain {vm.domain_name}")
-        _note_running(services, vm, leases, ())
+        _note_running(services, vm, leases, (), has_started=True)
         return vm
     taken, was_started = [lease for lease in leases if lease.id not in before], False
     # Undone last: what a guest may have used comes back like any other share.
@@ -255,15 +257,18 @@ def _start(
     was_started = True
     start_domain(services, host, vm, leases)
     findings = guest.prove_running(services, host, vm, leases, boot_id=facts.boot_id)
-    _note_running(services, vm, leases, findings)
+    _note_running(services, vm, leases, findings, has_started=True)
     return vm
 
 
-def _note_running(services: Services, vm: Vm, leases: Sequence[Lease], findings: Findings) -> None:
+def _note_running(
+    services: Services, vm: Vm, leases: Sequence[Lease], findings: Findings, *, has_started: bool
+) -> None:
+    """Record a VM as running. has_started: with a new QEMU; False for one that was paused."""
     with services.store.transaction() as session:
         for lease in leases:
             session.set_lease_state(lease.id, LeaseState.RUNNING)
-        session.set_vm_state(vm.uuid, VmState.RUNNING)
+        session.set_vm_state(vm.uuid, VmState.RUNNING, has_started=has_started)
         note_state(session, vm, DomainState.RUNNING)
         note_started(session, vm, findings)
         after = values_of(vm, leases, VmState.RUNNING)
@@ -283,7 +288,7 @@ def _resume(services: Services, host: HostSession, vm: Vm) -> Vm:
     boot_id = host.agent.health().boot_id
     host.hypervisor.resume(vm.domain_name, uuid=vm.uuid)
     findings = guest.prove_running(services, host, vm, leases, boot_id=boot_id)
-    _note_running(services, vm, leases, findings)
+    _note_running(services, vm, leases, findings, has_started=False)
     return vm
 
 

@@ -88,6 +88,11 @@ def _refuse_unsavable(vm: Vm, leases: Sequence[Lease]) -> None:
             f"{vm.printed_name}: cannot be suspended: its domain {vm.domain_name} is adopted",
             hint=f"use `virsh managedsave {vm.domain_name}` on {vm.host}",
         )
+    if vm.must_restart:
+        raise StateError(
+            f"{vm.printed_name}: cannot be suspended: what would be saved is a vGPU that was reset: {vm.problem}",
+            hint=f"`vgpuctl restart-vm {vm.printed_name}` gives its guest a vGPU that works",
+        )
     for lease in leases:
         if kind_of(lease.share.sharing).is_bound_by_libvirt:
             # Some versions of QEMU write the memory of such a guest, and then never end (day2 2, UPC/ravada#2138).

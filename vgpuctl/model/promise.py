@@ -90,6 +90,14 @@ class PromiseRow(StrEnum):
         "The device is the VM's.",
         "the QEMU of the VM has the device open, and nobody else",
     )
+    GPU_STATE = (
+        "gpu-state",
+        Witness.STORE,
+        _LATER,
+        "The vGPU has the state that its guest gave it.",
+        "never said: the row is shown where QEMU was seen to have reset the vGPU when the VM moved, was suspended or"
+        " resumed, and the VM was not restarted since",
+    )
     FRAMEBUFFER = (
         "framebuffer",
         Witness.NVML,

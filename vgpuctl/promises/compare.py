@@ -14,6 +14,7 @@ COMPARISONS: Mapping[PromiseRow, _Comparison] = {
     PromiseRow.RUNS_ONCE: domain.runs_once,
     PromiseRow.GPU_TYPE: shares.gpu_type,
     PromiseRow.GPU_HELD: shares.gpu_held,
+    PromiseRow.GPU_STATE: shares.gpu_state,
     PromiseRow.FRAMEBUFFER: shares.framebuffer,
     PromiseRow.COMPUTE: shares.compute,
     PromiseRow.GUEST_DRIVER: shares.guest_driver,

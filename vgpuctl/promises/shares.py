@@ -95,6 +95,14 @@ def gpu_held(promised: Promised, seen: Witnessed) -> RowAnswers:
             yield RowAnswer(share.profile, False, wanted, found, remedy=_HELD)
 
 
+def gpu_state(promised: Promised, _seen: Witnessed) -> RowAnswers:
+    """No vGPU was reset under its guest. Nothing is said where none is known to have been: only QEMU's log tells."""
+    vm = promised.vm
+    if vm.must_restart:
+        remedy = f"`vgpuctl restart-vm {vm.printed_name}` gives its guest a vGPU that works"
+        yield RowAnswer("", False, "the state that its guest gave it", vm.problem or "", remedy=remedy)
+
+
 def framebuffer(promised: Promised, seen: Witnessed) -> RowAnswers:
     """The framebuffer of each vGPU, as the host's driver and the guest show it."""
     for lease, one in _vgpus(promised, seen):

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A running VM moves to another host without a stop: with all it has, verified there, and nothing stays behind."""
 
+import contextlib
+import sqlite3
 import time
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
@@ -10,13 +12,14 @@ import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.kills import kill_after
-from tests.e2e.libvirt_of import domains_on
+from tests.e2e.libvirt_of import domains_on, libvirt_of
 from tests.e2e.node.pools import api, pool, round_of, vms
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SEEDED, SIZE, operator, trust_network
 from tests.e2e.witness import FleetWitness
 from tests.kubernetes_api import KubernetesApi
 from tests.lab.simulated_fixtures import machine
+from vgpuctl.model.vm import MUST_RESTART, RESTARTING
 from vgpuctl_lab.simulated.machine.domains import QEMU_LOGS
 
 __all__ = ["api", "operator", "pool"]
@@ -109,6 +112,7 @@ def test_a_refused_move_that_resets_the_vgpu_on_its_old_host_says_so(
     operator.does(*CREATE)
     line = "Failed setting device state to STOP_COPY"
     for round_number, words in enumerate((MOVE, ("suspend-vm", "web", *ACME)), start=1):
+        operator.does("restart-vm", "web", *ACME, "--timeout", "0")
         faults("move-refused")
         said = operator.is_refused(*words)
         assert "QEMU has reset its vGPU, and it must be restarted" in said["message"] and line in said["message"]
@@ -194,9 +198,38 @@ def test_a_success_of_libvirt_without_the_vgpus_state_is_none(operator: Operator
 
     assert codes() == {"sim-001": ["must-restart", "lost-before"], "sim-003": ["must-restart"]}
     assert "lost the state of a vGPU on" in str(operator.is_refused(*MOVE, "--to", "sim-001")["context"])
+    problem, remedy = listed["vm"]["problem"], "`vgpuctl restart-vm acme/web` gives its guest a vGPU that works"
+
+    def state_rows(*command: str, code: int = 0) -> list[dict[str, Any]]:
+        found = operator.ends(code, *command, "web", *ACME)
+        rows = [one.get("finding", one) for one in found["findings" if command == ("check-vm",) else "promises"]]
+        return [one for one in rows if one["row"] == "gpu-state"]
+
+    for found in (state_rows("show-vm"), state_rows("check-vm", code=1)):
+        assert [(one["verdict"], one["seen"], one["remedy"]) for one in found] == [("broken", problem, remedy)]
+    assert f"it is running on sim-002: {problem}; {remedy}" in operator.does("start-vm", "web", *ACME).err
+    refused = operator.is_refused("suspend-vm", "web", *ACME)
+    assert (problem in refused["message"], refused["hint"]) == (True, remedy)
+    uuid = listed["vm"]["uuid"]
+    with libvirt_of(operator.inventory, "sim-002") as there:
+        there.connection.lookupByUUIDString(uuid).suspend()
+    operator.does("start-vm", "web", *ACME)
+    assert operator.json("list-vms")[0]["vm"]["problem"] == problem
+    with contextlib.closing(sqlite3.connect(operator.database.removeprefix("sqlite:///"))) as rows, rows:
+        rows.execute("UPDATE vms SET problem = ?", (RESTARTING,))  # as a run leaves it that died before it stopped it
+    operator.does("repair")
+    assert MUST_RESTART in operator.json("list-vms")[0]["vm"]["problem"]
+    with libvirt_of(operator.inventory, "sim-002") as there:
+        there.connection.lookupByUUIDString(uuid).managedSave()
+    operator.does("repair")
+    assert MUST_RESTART in operator.json("list-vms")[0]["vm"]["problem"]
+    assert MUST_RESTART in operator.run("resume-vm", "web", *ACME).err
+    assert MUST_RESTART in operator.json("list-vms")[0]["vm"]["problem"]
+
     operator.does("restart-vm", "web", *ACME, "--timeout", "0")
     assert codes() == {"sim-001": ["lost-before"], "sim-003": []}
     assert operator.json("list-vms")[0]["vm"]["problem"] is None
+    assert state_rows("show-vm") == state_rows("check-vm") == []
     assert operator.json("repair") == []
     operator.does(*DELETE)
 

@@ -184,15 +184,16 @@ def test_what_another_witness_shows_breaks_the_row(seen: Witnessed, row: str) ->
     assert [name for name, verdict in rows.items() if verdict is PromiseVerdict.BROKEN] == [row]
 
 
+_NOT_OF_EVERY_VM = (PromiseRow.RUNS_ONCE, PromiseRow.GPU_STATE, PromiseRow.LICENCE_EDITION, PromiseRow.RESTART)
+
+
 def test_a_witness_that_is_silent_keeps_nothing() -> None:
     silent = NotLookedAt("gpu1 does not answer")
     answers: dict[str, Any] = {one.name: silent for one in fields(Witnessed) if one.name != "elsewhere"}
     seen = Witnessed(**answers)
     found = compare(PROMISED, seen, Moment.CHECK)
     assert {one.verdict for one in found} == {PromiseVerdict.NOT_LOOKED_AT}
-    assert {one.row for one in found} >= {
-        row for row in PromiseRow if row not in (PromiseRow.RUNS_ONCE, PromiseRow.LICENCE_EDITION, PromiseRow.RESTART)
-    }
+    assert {one.row for one in found} >= {row for row in PromiseRow if row not in _NOT_OF_EVERY_VM}
     assert all("gpu1 does not answer" in one.why and not one.seen and one.promised for one in found)
 
 

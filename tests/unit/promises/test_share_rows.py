@@ -14,8 +14,8 @@ from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.guest_driver import GuestDriver
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.licence import Edition
-from vgpuctl.model.promise import Moment, PromiseFinding, PromiseVerdict, Witness, verdict_of
-from vgpuctl.model.vm import Vm, VmRequest, VmState
+from vgpuctl.model.promise import Moment, PromiseFinding, PromiseRow, PromiseVerdict, Witness, verdict_of
+from vgpuctl.model.vm import MUST_RESTART, Vm, VmRequest, VmState
 from vgpuctl.promises.compare import compare
 from vgpuctl.promises.witnessed import InsideGpu, NotLookedAt, Promised, SeenInside, Witnessed
 from vgpuctl.sharing.measured import MeasuredShare
@@ -47,6 +47,14 @@ REQUEST = request_of("A40-8Q", name="web-0")
 
 def vm(request: VmRequest = REQUEST) -> Vm:
     return Vm("u", request, "gpu1", VmState.RUNNING)
+
+
+def test_a_vgpu_that_was_reset_is_a_broken_row_of_its_own() -> None:
+    lost = replace(vm(), problem=f"came from gpu2: it lost the state of its vGPU on the way and {MUST_RESTART}: why")
+    found = [one for one in compare(Promised(lost), Witnessed(), Moment.LOOK) if one.row is PromiseRow.GPU_STATE]
+    assert [(one.verdict, one.seen) for one in found] == [(BROKEN, lost.problem)]
+    assert "vgpuctl restart-vm acme/web-0" in found[0].remedy
+    assert not [one for one in compare(Promised(vm()), Witnessed(), Moment.CHECK) if one.row is PromiseRow.GPU_STATE]
 
 
 def _lease(share: Share = SHARE, index: int = 0) -> Lease:

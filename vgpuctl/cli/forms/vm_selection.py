@@ -212,6 +212,13 @@ def changed_json(done: "tuple[Vm, bool]") -> JsonVmChange:
     return {"changed": changed, "vm": vm}
 
 
+def runs_already(vm: "Vm") -> str:
+    """Say that a command had nothing to start, and what is wrong with the VM."""
+    problem = "" if vm.problem is None else f": {vm.problem}"
+    remedy = f"; `vgpuctl restart-vm {vm.printed_name}` gives its guest a vGPU that works" if vm.must_restart else ""
+    return f"{vm.printed_name}: no change, it is running on {vm.host}{problem}{remedy}"
+
+
 def _selection(
     names: tuple[str, ...],
     tenant: str | None,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.forms.vm_selection import JsonVmChange, VmChoice, changed_json, vms
+from vgpuctl.cli.forms.vm_selection import JsonVmChange, VmChoice, changed_json, runs_already, vms
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import say
@@ -37,7 +37,7 @@ def command(chosen: VmChoice, as_json: bool, **where: Any) -> None:
         def resume(found: "Vm") -> "tuple[Vm, bool]":
             vm, changed = resume_vm(opened, found)
             if not changed:
-                say(f"{vm.printed_name}: no change, it is running on {vm.host}")
+                say(runs_already(vm))
             return vm, changed
 
         done = chosen.each(opened, resume)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vgpuctl.cli.forms.vm_selection import JsonVmChange, VmChoice, changed_json, vms
+from vgpuctl.cli.forms.vm_selection import JsonVmChange, VmChoice, changed_json, runs_already, vms
 from vgpuctl.cli.options import options
 from vgpuctl.cli.options.preempt_options import consent_of, preempt_flags, telling_exposed
 from vgpuctl.cli.shown.json_output import JsonOutput
@@ -55,7 +55,7 @@ def command(
         def start(found: "Vm") -> "tuple[Vm, bool]":
             ((vm, changed),) = start_vm(opened, [found], consent=consent, discards=discards)
             if not changed:
-                say(f"{vm.printed_name}: no change, it is running on {vm.host}")
+                say(runs_already(vm))
             return vm, changed
 
         found = [vm for vm, _leases in chosen.find(opened)]

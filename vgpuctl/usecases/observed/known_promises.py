@@ -4,9 +4,11 @@
 from collections.abc import Iterable, Mapping
 
 from vgpuctl.model.lease import Lease
-from vgpuctl.model.promise import GpuFault, LastFinding
+from vgpuctl.model.promise import GpuFault, LastFinding, Moment, PromiseRow
 from vgpuctl.model.restriction import Restriction
 from vgpuctl.model.times import format_time
+from vgpuctl.promises.compare import compare
+from vgpuctl.promises.witnessed import Promised, Witnessed
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.observations import observed_hosts
 from vgpuctl.usecases.observed.promise_record import recorded_on
@@ -17,10 +19,16 @@ def known_now(session: Session, host: str) -> Mapping[str, tuple[LastFinding, ..
     now, faults = session.now(), gpu_faults(session.leases(host=host), session.restrictions())
     observed = observed_hosts(session).get(host)
     silence = None if observed is None else silence_of(observed.agent.unknown_since)
-    return {
+    known = {
         uuid: tuple(one.as_of(now, silence=silence, fault=faults.get(uuid)) for one in found)
         for uuid, found in recorded_on(session, host).items()
     }
+    for vm in session.vms(host=host):
+        told = [one for one in compare(Promised(vm), Witnessed(), Moment.LOOK) if one.row is PromiseRow.GPU_STATE]
+        if told:  # the store's row tells it, before anybody looks
+            others = [one for one in known.get(vm.uuid, ()) if one.finding.row is not PromiseRow.GPU_STATE]
+            known[vm.uuid] = (*(LastFinding(one, now, now, was_broken=True) for one in told), *others)
+    return known
 
 
 def silence_of(since: float | None) -> str | None:

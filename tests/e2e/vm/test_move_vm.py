@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A VM moves to another host as a whole: shares, disk, name, UUID; and a move that fails changes nothing."""
 
+from collections.abc import Iterator
+
 import pytest
 
 import vgpuctl_lab as lab
@@ -106,6 +108,35 @@ def test_a_host_in_a_pool_of_others_is_told_by_its_pool(operator: Operator) -> N
     finally:
         operator.does("delete-host-pool", "theirs", "--yes")
         operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+
+
+@pytest.fixture
+def ceiling(operator: Operator) -> Iterator[None]:
+    """The tenant holds two vGPUs and may hold one: its ceiling came down after they were created."""
+    operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--count", "2", *SEEDED)
+    operator.does("set-quota", "acme", "shares:A40-8Q=1")
+    yield
+    operator.does("set-quota", "acme", "shares:A40-8Q=none")
+    operator.delete_all_vms()
+
+
+@pytest.mark.usefixtures("ceiling")
+def test_a_vm_of_a_tenant_above_its_ceiling_moves_and_comes_back(operator: Operator, fleet: lab.LabFolder) -> None:
+    """A move takes no more than the VM had, so that no quota stops one half way, or keeps it off when it fails."""
+    source = operator.json("list-vms")[0]["vm"]["host"]
+    others = sorted({"sim-001", "sim-002", "sim-003"} - {source})
+    lab.faults.begin(others[0], "disk-full", folder=fleet)
+    try:
+        assert "No space left" in operator.is_refused("move-vm", "acme/web-1", "--to", others[0], *NOW)["message"]
+    finally:
+        lab.faults.clear(others[0], folder=fleet)
+    found = {one["vm"]["request"]["name"]: one["vm"] for one in operator.json("list-vms")}
+    assert (found["web-1"]["host"], found["web-1"]["state"]) == (source, "running")
+    assert operator.json("move-vm", "acme/web-1", "--to", others[0], "--cold", *NOW)["way"] == "cold"
+    smaller = ("resize-vm", "acme/web-1", "--memory", "80MiB", "--restart", *NOW)
+    operator.does(*smaller)
+    operator.does("stop-vm", "acme/web-1", "--hold", "release", "--timeout", "0")
+    assert "shares:A40-8Q" in operator.is_refused("start-vm", "acme/web-1")["message"]
 
 
 def test_a_move_whose_copy_fails_leaves_the_vm_running_where_it_was(operator: Operator, fleet: lab.LabFolder) -> None:

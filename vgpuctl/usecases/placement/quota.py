@@ -72,26 +72,39 @@ def refuse_placed_over_quota(
 
 
 def refuse_growth_over_quota(
-    session: Session, before: VmRequest, after: VmRequest, ending: Sequence[Lease], leases: Sequence[Lease]
+    session: Session,
+    before: VmRequest,
+    after: VmRequest,
+    ending: Sequence[Lease],
+    leases: Sequence[Lease],
+    *,
+    have_ended: bool = False,
 ) -> None:
     """Raise QuotaExceeded when a VM that is resized would not fit: the difference counts.
 
-    Call it while the `ending` leases live, and before the new `leases` are added and the VM's request is replaced.
+    Call it while the `ending` leases live, or with have_ended once they ended for this; and before the new `leases` are
+    added and the VM's request is replaced.
     """
     asked = charge.add(charge.of_guest(after), charge.of_shares(lease.share for lease in leases))
     given_back = charge.add(charge.of_guest(before), charge.of_shares(lease.share for lease in ending))
     net = {resource: max(0, amount - given_back.get(resource, 0)) for resource, amount in asked.items()}
-    _refuse(session, after, net, _held(leases))
+    just_used = charge.of_shares(lease.share for lease in ending) if have_ended else {}
+    _refuse(session, after, net, _held(leases), just_used)
 
 
 def _refuse(
-    session: Session, request: VmRequest, asked: Mapping[str, int], shares: Sequence[tuple[str, Share]] = ()
+    session: Session,
+    request: VmRequest,
+    asked: Mapping[str, int],
+    shares: Sequence[tuple[str, Share]] = (),
+    just_used: Mapping[str, int] | None = None,
 ) -> None:
-    """shares: what it would hold, with their hosts, where that is known already."""
+    """shares: what it would hold, with their hosts, where that is known already. just_used: counts as used too."""
     quotas = session.quotas(request.tenant)
     if not quotas:
         return
-    found = excesses(quotas, *_with_hours(session, request, quotas, asked, shares))
+    used, asked = _with_hours(session, request, quotas, asked, shares)
+    found = excesses(quotas, charge.add(used, just_used or {}), asked)
     if found:
         raise _exceeded(request, found)
 

@@ -30,7 +30,7 @@ from vgpuctl.usecases.network.ports import attachments_of
 from vgpuctl.usecases.observed.capacities import capacity_of, read_promises
 from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.placement.move_reservation import replace_reservation
-from vgpuctl.usecases.placement.quota import refuse_growth_over_quota, refuse_over_quota
+from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
 from vgpuctl.usecases.placement.reservations import used_by
 from vgpuctl.usecases.running.operations import move_subject, operation, subjects_at_work
 from vgpuctl.usecases.running.services import Services
@@ -180,20 +180,24 @@ def carry_out(services: Services, plan: PlannedMove, options: MoveOptions) -> Vm
     vm, target = plan.vm, plan.placement.host
     services.say(f"{vm.printed_name}: moves from {vm.host} to {target}")
     problem = on_its_way(vm.host, target) if vm.has_to_run else moves_to(target)
+    with services.store.reading() as session:
+        had = session.leases(vm_uuid=vm.uuid)
     with _held(services, plan):
         try:
             stopped, _ = stop_vm(services, vm, Stop(Hold.RELEASE, options.timeout_s, problem, drain_s=options.drain_s))
         except BaseException:
             runs_on(services, vm)
+            ended = _as_left(services, vm)[0]
+            start_again(services, ended, was_running=ended.is_on_its_way)
             raise
         try:
-            moved = _relocate(services, stopped, plan, options.reason)
+            moved = _relocate(services, stopped, plan, had, options.reason)
         except BaseException:
             start_again(services, stopped, was_running=vm.has_to_run)
             raise
     drop_copies(services, moved, [vm.host])
     if vm.has_to_run:
-        start_vm(services, [moved])
+        _start_there(services, moved)
     else:
         _forget_move(services, moved)
         restore_kept(services, moved)
@@ -262,7 +266,7 @@ def _forget_move(services: Services, vm: Vm) -> None:
             session.set_vm_state(now.uuid, VmState.STOPPED, None, kept_until=now.ends_at)
 
 
-def _relocate(services: Services, vm: Vm, plan: PlannedMove, reason: str) -> Vm:
+def _relocate(services: Services, vm: Vm, plan: PlannedMove, had: Sequence[Lease], reason: str) -> Vm:
     """Bring the volumes of a stopped VM to the new host and change its rows. Returns the VM as it is then."""
     with operation(services, "move-vm", vm):
         with services.store.reading() as session:
@@ -272,13 +276,13 @@ def _relocate(services: Services, vm: Vm, plan: PlannedMove, reason: str) -> Vm:
             raise ConcurrentChange(f"another run changed {vm.printed_name} while it was moved", hint="move it again")
         if services.goes_on:  # as if all its volumes were there already
             there = tuple(replace(one, way=VolumeWay.SHARED) for one in plan.volumes)
-            return settle_on(services, replace(plan, volumes=there), reason)
+            return settle_on(services, replace(plan, volumes=there), reason, had=had)
         source, target = services.host(vm.host), services.host(plan.placement.host)
         guest.remove_domain(source, vm, keeps_state=True)
         try:
             carry_state(services, source, target, vm)
             carry_volumes(services, source, target, plan.volumes)
-            return settle_on(services, plan, reason, leaves_copies=True)
+            return settle_on(services, plan, reason, had=had, leaves_copies=True)
         except BaseException:
             if drop_copies(services, vm, [target.name]) and not vm.has_to_run:
                 _forget_move(services, vm)
@@ -291,13 +295,15 @@ def settle_on(
     reason: str,
     *,
     ending: Sequence[Lease] = (),
+    had: Sequence[Lease] = (),
     leaves_copies: bool = False,
 ) -> Vm:
     """Change the host of a VM that runs nowhere, and promise it its shares there, in one transaction.
 
     Those of a VM that was stopped before are kept for it; `restore_kept` makes them. The reservation that it uses
     comes along. Shares that are held for the move are held no longer. ending: leases of a dead host, which end too.
-    leaves_copies: its old host has files of it that are to be removed.
+    had: the leases that it had until it was stopped for this. leaves_copies: its old host has files of it that are
+    to be removed.
     Raises NoCapacity when the new host has no room for its CPUs and memory any more, and ConcurrentChange.
     """
     vm, placement = plan.vm, plan.placement
@@ -319,10 +325,8 @@ def settle_on(
         leases = check_leases(leases_of(moved, replace(placement, numa=numa)), facts, capacity.rules)
         with contextlib.suppress(ConcurrentChange), services.store.transaction() as session:
             release_leases(session, ending)
-            if plan.request is None:
-                refuse_over_quota(session, vm.request, leases, is_new=False)
-            else:
-                refuse_growth_over_quota(session, vm.request, plan.request, (), leases)
+            if plan.request is not None:  # else it gets what it had, and its tenant uses no more
+                refuse_growth_over_quota(session, vm.request, plan.request, had, leases, have_ended=True)
             generation = session.reserve(placement.host, generation, leases)
             reserved = used_by(session, vm)
             if reserved is not None and placement.shares:

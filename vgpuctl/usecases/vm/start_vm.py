@@ -120,7 +120,9 @@ def _start_one(
             stored = session.vm(vm.request.tenant, vm.request.name)
         if still is not None and (stored is None or (stored.uuid, stored.state) != (vm.uuid, still)):
             raise ConcurrentChange(f"another run has just changed {vm.printed_name}")
-        undoing = Undo(services.say, subject=vm.printed_name, settle=lambda undo: _settle(services, vm, before, undo))
+        undoing = Undo(
+            services.say, subject=f"start of {vm.printed_name}", settle=partial(_settle, services, vm, before)
+        )
         saved = SavedState(host.hypervisor, vm.domain_name, vm.uuid)
         is_resumed = not vm.is_adopted and saved.xml() is not None
         if vm.is_suspended and not (is_resumed or discards or services.goes_on):
@@ -141,7 +143,7 @@ def _start_one(
         services.say(f"{vm.printed_name}: running on {vm.host}")
         if is_resumed and not services.goes_on:
             _check_resumed(services, host, vm)
-    return replace(vm, state=VmState.RUNNING, problem=None if vm.is_suspended else vm.problem), True
+    return replace(vm, state=VmState.RUNNING, problem=None), True
 
 
 def _check_resumed(services: Services, host: HostSession, vm: Vm) -> None:
@@ -190,8 +192,7 @@ def open_to_its_own(capacity: HostCapacity) -> HostCapacity:
 
 
 def _stop_again(services: Services, vm: Vm, timeout_s: float, reason: str | None) -> None:
-    problem = reason or "its gang did not start"
-    stop_vm(services, vm, Stop(Hold.RELEASE, timeout_s, problem, drain_s=0))
+    stop_vm(services, vm, Stop(Hold.RELEASE, timeout_s, reason or "its gang did not start", drain_s=0))
 
 
 class _MadeRoom(Exception):
@@ -366,7 +367,8 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
         ) from full
     again = check_leases(leases_of(vm, placement), facts, capacity.rules)
     with services.store.transaction() as session:
-        refuse_over_quota(session, vm.request, again, is_new=False)
+        if not (session.vm_of(vm.uuid) or vm).is_on_its_way:  # one that is had its shares until now
+            refuse_over_quota(session, vm.request, again, is_new=False)
         session.reserve(vm.host, generation, again)
         take_seat(session, vm, again)
         session.set_vm_numa(vm.uuid, placement.numa)

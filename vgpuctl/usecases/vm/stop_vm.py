@@ -76,7 +76,9 @@ def stop_vm(
         kept_until = vm.ends_at if is_moving else None if how.keep_s is None else services.store.now() + how.keep_s
         if changed:
             has_shut_down = _leave_and_end(services, vm, leases, how, RESTARTED if is_moving else STOPPED)
+        problem = vm.problem
         if changed or how.problem is not None or kept_until is not None or vm.is_on_its_way:
+            problem = how.problem
             changed = changed or how.keep_s is not None
             _record_stopped(services, vm, leases, how, kept_until, has_shut_down=has_shut_down)
         if detached_ports(services, vm):
@@ -94,7 +96,7 @@ def stop_vm(
             ended = "suspended" if vm.is_suspended else "stopped"
             services.say(f"{vm.printed_name}: {ended}, shares {'released' if how.releases else 'kept'}")
         ends_at = kept_until if changed else vm.ends_at
-        return replace(vm, state=VmState.STOPPED, ends_at=ends_at), changed
+        return replace(vm, state=VmState.STOPPED, problem=problem, ends_at=ends_at), changed
 
 
 def _leave_and_end(services: Services, vm: Vm, leases: Sequence[Lease], how: Stop, why: str) -> bool:

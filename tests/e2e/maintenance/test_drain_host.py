@@ -222,6 +222,25 @@ def test_a_vm_that_moves_and_does_not_start_is_not_said_to_be_left(operator: Ope
     assert _states(operator) == {"web": ("sim-002", "running")}
 
 
+def test_a_vm_that_a_drain_has_stopped_and_not_moved_is_said_to_be_off(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    _on_first(operator, "web", "--gpu", "A40-8Q")
+    lab.faults.begin(HOST, "refuse", folder=fleet)
+    lab.faults.begin("sim-002", "disk-full", folder=fleet)
+    try:
+        done = operator.run("drain-host", HOST, "--reason", "x", *NOW, "--json")
+    finally:
+        for name in (HOST, "sim-002"):
+            lab.faults.clear(name, folder=fleet)
+    assert done.code == PARTIAL, done.err
+    (row,) = json.loads(done.out)["vms"]
+    assert (row["verdict"], row["outcome"].startswith(f"failed: it is stopped on {HOST}: ")) == ("stay", True), row
+    assert "--stop" not in done.err
+    operator.does("repair")
+    assert _states(operator) == {"web": (HOST, "running")}
+
+
 def test_a_host_that_came_back_otherwise_takes_no_vm(operator: Operator, fleet: lab.LabFolder) -> None:
     operator.does("drain-host", HOST, "--reason", "a new card", *NOW)
     lab.faults.begin(HOST, "sshd", folder=fleet)

@@ -139,6 +139,26 @@ def test_a_vm_of_a_tenant_above_its_ceiling_moves_and_comes_back(operator: Opera
     assert "shares:A40-8Q" in operator.is_refused("start-vm", "acme/web-1")["message"]
 
 
+def test_a_vm_that_does_not_start_on_its_new_host_is_said_to_be_off_there(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
+    target = operator.json("move-vm", "web", *ACME, "--dry-run")["to"]
+    lab.faults.begin(target, "refuse", folder=fleet)
+    try:
+        refused = operator.run("move-vm", "web", *ACME, "--to", target, "--cold", *NOW)
+        assert f"acme/web: it is stopped on {target}: " in refused.err
+        assert "`vgpuctl repair` starts it there" in refused.err
+        assert "\nacme/web: rolled back completely" not in refused.err
+    finally:
+        lab.faults.clear(target, folder=fleet)
+    (listed,) = operator.json("list-vms")
+    assert (made["vm"]["host"] != target, listed["vm"]["host"], listed["vm"]["state"]) == (True, target, "stopped")
+    operator.does("repair")
+    assert operator.json("list-vms")[0]["vm"]["state"] == "running"
+    operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
+
+
 def test_a_move_whose_copy_fails_leaves_the_vm_running_where_it_was(operator: Operator, fleet: lab.LabFolder) -> None:
     (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
     source = made["vm"]["host"]

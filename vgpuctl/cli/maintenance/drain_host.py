@@ -77,6 +77,7 @@ def command(
     elif not plans:
         say(f"{host}: {'drained' if drained else 'not drained'}")
     cordoned = "would stay cordoned" if plans else "stays cordoned"
-    way = "settle what is left, then give this command again" if stops else "add --stop to stop VMs that cannot move"
+    may_stop = not stops and any(one.outcome == "left" for one in rows)
+    way = "add --stop to stop VMs that cannot move" if may_stop else "settle what is left, then give this command again"
     hint = f"{way}; the host {cordoned} until `vgpuctl uncordon-host`"
     print_drained(host, rows, as_json=as_json, hint=hint)

@@ -27,6 +27,7 @@ from vgpuctl.usecases.vm.move_vm import (
     finish_move,
     move_vm,
     settled,
+    stopped_on,
 )
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
@@ -169,8 +170,12 @@ def start_left(services: Services, host: str, done_with: Sequence[Vm]) -> list[D
 
 def not_started(vm: Vm, error: VgpuctlError, storage: str | None = None) -> Drained:
     """Say of a VM that is on its new host and did not start there."""
-    outcome = f"failed: it is stopped on {vm.host}: {error.said_of(vm.printed_name)}"
-    return Drained(vm.printed_name, Verdict.MOVE, vm.host, storage, outcome=outcome)
+    return Drained(vm.printed_name, Verdict.MOVE, vm.host, storage, outcome=_not_started_words(vm, error))
+
+
+def _not_started_words(vm: Vm, error: VgpuctlError) -> str:
+    where = stopped_on(vm.host)
+    return f"failed: {where}{error.said_of(vm.printed_name).removeprefix(where)}"
 
 
 def _stays(vm: Vm, options: DrainOptions) -> bool:
@@ -209,6 +214,8 @@ def _empty(services: Services, vm: Vm, options: DrainOptions, reason: str) -> Dr
             now = session.vm_of(vm.uuid) or vm
         if now.host != host:
             return not_started(now, error)
+        if now.is_on_its_way:
+            return Drained(vm.printed_name, Verdict.STAY, outcome=_not_started_words(now, error))
         if now.state is not VmState.RUNNING or not options.stops:
             why = error.reason_of(vm.printed_name)
             if now.state is not VmState.RUNNING and error.hint:

@@ -205,6 +205,21 @@ def carry_out(services: Services, plan: PlannedMove, options: MoveOptions) -> Vm
     return moved
 
 
+def stopped_on(host: str) -> str:
+    """Say where a VM is that was stopped and did not start again."""
+    return f"it is stopped on {host}: "
+
+
+def _start_there(services: Services, moved: Vm) -> None:
+    """Start a VM on its new host. An error says that it is there."""
+    try:
+        start_vm(services, [moved])
+    except VgpuctlError as error:
+        error.message = f"{moved.printed_name}: {stopped_on(moved.host)}{error.said_of(moved.printed_name)}"
+        error.hint = "; ".join(filter(None, (error.hint, "`vgpuctl repair` starts it there")))
+        raise
+
+
 def cut_short(services: Services, vms: Sequence[Vm]) -> list[Vm]:
     """Those of these VMs that no run moves or resizes now, but one that died did, as the store has them now.
 

@@ -8,7 +8,8 @@ from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 
 ACME = ("--tenant", "acme")
-CREATE = ("create-vm", "web", *ACME, "--memory", "96MiB", "--vcpus", "1", "--network", "none", "--gpu", "A40-8Q")
+SIZE = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
+CREATE = ("create-vm", "web", *ACME, *SIZE, "--gpu", "A40-8Q")
 RESTART = ("restart-vm", "web", *ACME, "--timeout", "0")
 
 
@@ -43,6 +44,24 @@ def test_a_restart_keeps_the_shares_and_the_end(operator: Operator) -> None:
     assert after["vm"]["ends_at"] == before["vm"]["ends_at"]
     assert after["domain_state"] == "running"
     assert operator.json("repair") == []
+
+
+def test_a_vm_with_a_whole_card_restarts_with_it(operator: Operator) -> None:
+    """Its own QEMU has the card while it is asked whether the VM could start."""
+    operator.does("create-vm", "card", *ACME, *SIZE, "--gpu", "passthrough")
+    assert operator.json("restart-vm", "card", *ACME, "--timeout", "0")["vm"]["state"] == "running"
+    operator.does("delete-vm", "card", *ACME, "--yes", "--timeout", "0")
+
+
+def test_a_vm_whose_gpu_is_in_quarantine_is_not_stopped_for_its_restart(operator: Operator) -> None:
+    (lease,) = operator.json("show-vm", "web", *ACME)["leases"]
+    gpu = (lease["host"], lease["share"]["gpu"])
+    operator.does("quarantine-gpu", *gpu, "--reason", "hot")
+    refused = operator.is_refused(*RESTART)
+    assert "in quarantine" in refused["message"]
+    assert "vgpuctl stop-vm acme/web --hold release" in refused["hint"]
+    assert _vm(operator)["domain"] == "running"
+    operator.does("unquarantine-gpu", *gpu, "--reason", "the test is over")
 
 
 def test_force_off_keeps_the_shares_and_says_so(operator: Operator) -> None:

@@ -128,6 +128,20 @@ def test_a_driver_without_them_is_no_place(operator: Operator, fleet: lab.LabFol
     assert "vgpu-params" in operator.run("explain-vm", "other", *ACME, *SIZE, "--gpu", "vf", *QUANTUM).out
 
 
+def test_a_vm_whose_share_would_not_suit_it_is_not_stopped_for_its_restart(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "vf", *QUANTUM)
+    lab.faults.begin(HOST, "no-sriov-admin", card=_card(operator), folder=fleet)
+    refused = operator.is_refused("restart-vm", "web", *ACME, "--timeout", "0")
+    assert "its driver xe has no exec_quantum_ms" in refused["message"]
+    assert "`vgpuctl resize-vm acme/web --vgpu-param none`" in refused["hint"]
+    (listed,) = operator.json("list-vms", "--refresh")
+    assert (listed["vm"]["state"], listed["vm"]["problem"], listed["observed"]) == ("running", None, "running")
+    operator.does("resize-vm", "web", *ACME, "--vgpu-param", "none")
+    operator.does("restart-vm", "web", *ACME, "--timeout", "0")
+
+
 def _card(operator: Operator) -> str:
     (lease,) = operator.json("show-vm", "web", *ACME)["leases"]
     return str(lease["share"]["gpu"])

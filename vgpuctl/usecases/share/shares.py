@@ -117,9 +117,13 @@ def refuse_unsuitable(vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: 
     for lease in leases:
         refusal = refuse_terms(lease.share, facts, rules, terms_of(vm.as_known))
         if refusal is not None:
+            name, without = vm.printed_name, ""
+            if vm.request.vgpu_params:
+                without = f"`vgpuctl resize-vm {name} --vgpu-param none` takes its parameters away, "
             raise StateError(
-                f"{vm.printed_name} cannot start with {describe_share(lease)} of {lease.host}: {refusal}",
-                hint="docs/vgpu-parameters.md has the rules of parameters, docs/upgrades.md those of guest drivers",
+                f"{name} cannot start with {describe_share(lease)} of {lease.host}: {refusal}",
+                hint=f"{without}`vgpuctl move-vm {name}` looks for a host that suits it; docs/vgpu-parameters.md has"
+                " the rules of parameters, docs/upgrades.md those of guest drivers",
             )
 
 

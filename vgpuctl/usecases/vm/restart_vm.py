@@ -8,11 +8,17 @@ for. A run that is killed leaves a VM that is on its way, and `repair` starts it
 from dataclasses import replace
 
 from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.lease import without_leaving
 from vgpuctl.model.vm import RESTARTING, Hold, Vm, VmState
+from vgpuctl.scheduler.guest_place import footprint_of_vm
+from vgpuctl.scheduler.relieve import with_guests_off
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.found.find_vm import refuse_suspended, refuse_unfinished
+from vgpuctl.usecases.observed.capacities import rules_of
 from vgpuctl.usecases.running.operations import move_subject, operation, refuse_while_busy
 from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.share.health_gate import refuse_sick
+from vgpuctl.usecases.share.shares import plan_leases, refuse_unsuitable
 from vgpuctl.usecases.vm.final_preemptions import refuse_while_preempted
 from vgpuctl.usecases.vm.move_vm import runs_on
 from vgpuctl.usecases.vm.start_vm import refuse_closed, start_vm
@@ -23,8 +29,8 @@ def restart_vm(services: Services, vm: Vm, *, timeout_s: float, drain_s: float |
     """Restart `vm`, a stopped one too. Returns it as it is now.
 
     timeout_s: for its guest to shut down. drain_s: the longest wait for the work on a node of a cluster, by default its
-    pool's. Raises, with nothing changed, what start-vm would raise for its host, and while it is being preempted. When
-    it cannot start again it stays stopped with its shares.
+    pool's. Raises, with nothing changed, what start-vm would raise for its host and its shares, as far as that is known
+    while it runs, and while it is being preempted. When it does not start again it stays stopped with its shares.
     """
     refuse_unfinished(vm)
     refuse_suspended(vm, "restart")
@@ -32,6 +38,8 @@ def restart_vm(services: Services, vm: Vm, *, timeout_s: float, drain_s: float |
     refuse_closed(services, vm)
     refuse_while_preempted(services, vm)
     guest.check_parts_now(services, vm)
+    if vm.state is VmState.RUNNING:
+        _refuse_without_return(services, vm)
     with operation(services, "restart-vm", replace(vm, uuid=move_subject(vm))):
         if vm.state is VmState.RUNNING:
             try:
@@ -45,6 +53,21 @@ def restart_vm(services: Services, vm: Vm, *, timeout_s: float, drain_s: float |
             _leave_stopped(services, vm, f"did not start again: {error.message}")
             raise
     return started
+
+
+def _refuse_without_return(services: Services, vm: Vm) -> None:
+    """Raise, before a VM is stopped, what would keep it from starting again with the shares that it keeps."""
+    with services.store.reading() as session:
+        leases = without_leaving(session.leases(vm_uuid=vm.uuid))
+    host, rules = services.host(vm.host), rules_of(services, vm.host)
+    facts, health = host.agent.facts_and_health()
+    facts = with_guests_off(facts, {vm.uuid}, [footprint_of_vm(vm, leases)])
+    if leases and len(leases) == sum(gpu.count for gpu in vm.request.gpus):
+        refuse_unsuitable(vm, leases, facts, rules)
+    refuse_sick(services, host, leases, health)
+    guest.check_nodes(vm, facts)
+    guest.check_display(vm, leases, facts)
+    plan_leases(vm, leases, facts, rules)
 
 
 def _leave_stopped(services: Services, vm: Vm, problem: str) -> None:

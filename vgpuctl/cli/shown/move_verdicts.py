@@ -85,7 +85,9 @@ def _why(verdict: "MoveVerdict") -> str | None:
 
 
 def _stop(verdict: "MoveVerdict") -> str | None:
-    return None if verdict.downtime_s is None else f"about {verdict.downtime_s:.1f} s"
+    """The estimate is of a live move: it says nothing of how long a cold one stops the VM."""
+    is_told = verdict.kind is MoveKind.LIVE and verdict.downtime_s is not None
+    return f"about {verdict.downtime_s:.1f} s" if is_told else None
 
 
 def _state(verdict: "MoveVerdict") -> str | None:

@@ -296,6 +296,16 @@ class Vm:
         return any(self.left(one) or self.problem in (has_moved(one), came_live_from(one)) for one in self.former_hosts)
 
     @property
+    def unfinished(self) -> str | None:
+        """What has not ended of the VM, in words: its creation, deletion, move, resize or restart. None for nothing."""
+        if self.state not in (VmState.RUNNING, VmState.STOPPED):
+            return f"it is {self.state}"
+        if self.live_target is not None:
+            return f"its live move to {self.live_target} has not ended"
+        is_amid = self.is_on_its_way or self.former_hosts
+        return f"its last move, resize or restart has not ended: it {self.problem}" if is_amid else None
+
+    @property
     def former_hosts(self) -> tuple[str, ...]:
         """The other host of a move that has not ended: it may have copies of the VM's volumes, variables and TPM."""
         match = _HOSTS_OF_A_MOVE.fullmatch(self.problem or "")

@@ -211,6 +211,59 @@ def test_a_command_that_finishes_a_move_first_goes_on_with_the_vm_where_it_is(op
     operator.does(*DELETE)
 
 
+def test_a_vm_whose_move_has_not_ended_is_told_as_one(operator: Operator, fleet: lab.LabFolder) -> None:
+    """While the move is at work it runs and is left alone; once that is dead, nobody says where it runs."""
+    (made,) = operator.json(*CREATE)
+    source, target = made["vm"]["host"], "sim-002" if made["vm"]["host"] == "sim-001" else "sim-001"
+    ends = f"moves live to {target}"
+
+    def limits(*command: str) -> set[tuple[str, str, str]]:
+        answer = operator.json(*command)
+        found = (answer[0] if isinstance(answer, list) else answer)["verdicts"]
+        told = [(one["verdict"]["kind"], limit) for one in found for limit in one["verdict"]["limits"]]
+        return {(kind, limit["code"], limit["limit"]) for kind, limit in told if limit["code"] == "unfinished"}
+
+    moving = stop_after(operator, "apply", *MOVE, "--to", target)
+    try:
+        (row,) = operator.json("repair", "--dry-run")
+        assert (row["subject"], row["outcome"]) == ("acme/web", "left alone")
+        assert row["found"].startswith("move-vm is at work on it (process ")
+        assert ends in operator.does("start-vm", "web", *ACME).err
+    finally:
+        moving.kill()
+        moving.wait()
+    started: list[tuple[str, ...]] = [
+        ("start-vm", "web", *ACME),
+        ("resume-vm", "web", *ACME),
+        CREATE,
+        ("restart-vm", "web", *ACME),
+    ]
+    for command in started:
+        refused = operator.is_refused(*command)
+        assert f"was moved live from {source} to {target}, and that did not end" in refused["message"], command
+        assert "vgpuctl repair" in refused["hint"]
+    unfinished = f"its live move to {target} has not ended"
+    for check in (("move-vm", "web", *ACME, "--check"), ("explain-vm", "web", *ACME, "--move")):
+        assert limits(*check) == {("blocked", "unfinished", unfinished)}
+    impatient = Operator(operator.home, operator.inventory, operator.database, IMPATIENT)
+    lab.faults.begin(target, "network", folder=fleet)
+    try:
+        for change in (MOVE, ("resize-vm", "web", *ACME, "--memory", "128MiB", "--restart")):
+            message = impatient.is_refused(*change)["message"]
+            assert message.startswith(f"acme/web: {unfinished}, which comes first: ") and target in message, change
+        for emptying in (
+            ("drain-host", source, "--reason", "x", "--plan"),
+            ("quarantine-gpu", source, "0000:41:00.0", "--reason", "hot", "--evacuate", "--yes"),
+        ):
+            rows = impatient.ends(10, *emptying)["vms"]
+            assert next(one for one in rows if one["subject"] == "acme/web")["reason"].startswith(unfinished), emptying
+    finally:
+        lab.faults.clear(target, folder=fleet)
+    operator.does("unquarantine-gpu", source, "0000:41:00.0", "--reason", "cool")
+    operator.does("repair")
+    operator.does(*DELETE)
+
+
 def test_an_interrupt_after_the_vm_is_there_rolls_nothing_back(operator: Operator) -> None:
     """Without a GPU every inverse would work, and the store would have it where it is not."""
     operator.does("create-vm", "web", *ACME, *SEEDED)

@@ -160,15 +160,15 @@ class MovedDomain:
 class MovingVm:
     """The VM as the store has it, which is always known.
 
-    network: one that is on its host alone. max_downtime_s: the longest stop that its owner accepts in a live move.
-    pending: GPUs that are attached at its next start, or that its guest has yet to let go of.
-    cluster: of which it is a node, in words. gang: of VMs that were started together. must_restart: its vGPU was reset
-    while its guest ran.
+    unfinished: what has not ended of it, in words. network: one that is on its host alone. max_downtime_s: the longest
+    stop that its owner accepts in a live move. pending: GPUs that are attached at its next start, or that its guest has
+    yet to let go of. cluster: of which it is a node, in words. gang: of VMs that were started together. must_restart:
+    its vGPU was reset while its guest ran.
     """
 
     name: str
     is_running: bool
-    is_finished: bool = True
+    unfinished: str | None = None
     is_adopted: bool = False
     declared_host: str | None = None
     network: str | None = None

@@ -22,8 +22,8 @@ def _looked(code: str, applies: Callable[[MoveCase], bool] = lambda _case: True)
 
 BOUND_RULES = (
     MoveRule(
-        "unfinished", _COLD, "the VM is not finished", "finish it: `vgpuctl repair`", "", _OURS,
-        whole(lambda case: not case.vm.is_finished),
+        "unfinished", _COLD, "{found}", "wait for the command that works on it; if it was cut short: `vgpuctl repair`",
+        "what has not ended of the VM", _OURS, whole(lambda case: case.vm.unfinished or ""),
     ),
     MoveRule(
         "adopted", _COLD, "its domain is adopted, and vgpuctl never writes its definition",

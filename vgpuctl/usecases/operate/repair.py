@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """repair: finish or roll back what a killed run, a lost connection or a reboot left between store, host and libvirt."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -13,6 +13,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import SUSPENDED, Vm, VmState
+from vgpuctl.store.records import Operation
 from vgpuctl.usecases.disk.tenant_disks import has_let_go, settle_detach, tenant_disks
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.carried_state import CarriedState, look_at_state, note_lost_state
@@ -44,7 +45,10 @@ ASKED_AGAIN_S = 5.0
 
 @dataclass(frozen=True)
 class Repair:
-    """One disagreement of the witnesses. outcome: `finished`, `rolled back`, `noted`, `would …` or `failed: why`."""
+    """One disagreement of the witnesses. outcome: `finished`, `rolled back`, `noted`, `would …` or `failed: why`.
+
+    `left alone`: another run is at work on it, and no witness was asked.
+    """
 
     subject: str
     host: str
@@ -59,8 +63,9 @@ def repair(
     only: Vm | None = None,
     shutdown_timeout_s: float = SHUTDOWN_TIMEOUT_S,
 ) -> tuple[Repair, ...]:
-    """Check every VM of the store (or `only` one) and repair those whose last run is dead; live runs are skipped.
+    """Check every VM of the store (or `only` one) and repair those whose last run is dead.
 
+    VMs of live runs are left alone, which is told unless `only` one is asked for.
     One VM that cannot be repaired never hides the others: its outcome begins with `failed`.
     shutdown_timeout_s: for each VM that a dead run was about to stop.
     """
@@ -77,8 +82,9 @@ def repair(
         vms = session.vms() if only is None else [vm for vm in session.vms() if vm.uuid == only.uuid]
         leases = session.leases(vm_uuid=None if only is None else only.uuid)
     vms = [replace(vm, state=VmState.DELETING) if vm.uuid in lost else vm for vm in vms]
-    busy = {intent.subject for intent in operations if may_run(intent)}
+    busy = {intent.subject: intent for intent in operations if may_run(intent)}
     idle = [vm for vm in vms if vm.uuid not in busy and move_subject(vm) not in busy]
+    repairs.extend(_left_alone(vm, busy) for vm in vms if only is None and vm not in idle)
     silent = _connect(services, idle)
     for vm in idle:
         own = tuple(lease for lease in leases if lease.vm_uuid == vm.uuid)
@@ -100,7 +106,7 @@ def repair(
     repairs.extend(_finish_moves(services, vms, dry_run=dry_run))
     answering = {vm.uuid for vm in idle if vm.host not in silent}
     repairs.extend(Repair(*row) for row in repair_shares(services, answering, dry_run=dry_run))
-    repairs.extend(_free_disks(services, {vm.uuid for vm in vms} - busy, dry_run=dry_run))
+    repairs.extend(_free_disks(services, {vm.uuid for vm in vms} - busy.keys(), dry_run=dry_run))
     known = {vm.uuid for vm in vms}
     for lease in (lease for lease in leases if lease.vm_uuid not in known):
         repairs.append(_repair_orphan(services, lease, dry_run=dry_run))
@@ -117,6 +123,12 @@ def repair(
                 if not may_run(intent) and (only is None or intent.subject == only.uuid):
                     session.end_operation(intent.id)
     return tuple(repairs)
+
+
+def _left_alone(vm: Vm, busy: Mapping[str, Operation]) -> Repair:
+    at_work = busy.get(move_subject(vm)) or busy[vm.uuid]
+    what = f"{at_work.kind} is at work on it (process {at_work.pid} on {at_work.hostname})"
+    return Repair(vm.printed_name, vm.host, what, "left alone")
 
 
 def _connect(services: Services, vms: Sequence[Vm]) -> dict[str, VgpuctlError]:

@@ -25,12 +25,25 @@ def operation(services: Services, kind: str, vm: Vm) -> Iterator[None]:
     """
     with services.store.operation(kind, vm.uuid, vm.printed_name, exclusive=True, takes_over=True):
         if vm.live_target is not None and kind not in _SETTLING:
-            raise ConcurrentChange(
-                f"{vm.printed_name} was moved live from {vm.host} to {vm.live_target}, and that did not end: it may run"
-                " on either",
-                hint="`vgpuctl repair` finds out and finishes it",
-            )
+            raise _cut_short(vm)
         yield
+
+
+def refuse_unsettled(services: Services, vm: Vm) -> None:
+    """Raise ConcurrentChange for a VM whose live move was cut short: nobody knows yet on which of two hosts it is."""
+    if vm.live_target is not None:
+        with services.store.reading() as session:
+            is_at_work = {vm.uuid, move_subject(vm)} & subjects_at_work(session)
+        if not is_at_work:
+            raise _cut_short(vm)
+
+
+def _cut_short(vm: Vm) -> ConcurrentChange:
+    return ConcurrentChange(
+        f"{vm.printed_name} was moved live from {vm.host} to {vm.live_target}, and that did not end: it may run on"
+        " either",
+        hint="`vgpuctl repair` finds out and finishes it",
+    )
 
 
 @contextlib.contextmanager

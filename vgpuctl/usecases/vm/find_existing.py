@@ -13,7 +13,7 @@ from vgpuctl.specs.vm import list_differences
 from vgpuctl.usecases.found.registered_images import refuse_unregistered
 from vgpuctl.usecases.observed.observations import describe_state, observations
 from vgpuctl.usecases.placement.named_things import refuse_unknown_references
-from vgpuctl.usecases.running.operations import refuse_while_busy
+from vgpuctl.usecases.running.operations import refuse_unsettled, refuse_while_busy
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.created_vm import CreatedVm
 
@@ -92,6 +92,7 @@ def _find(
             f"VM {request.name} of tenant {request.tenant} is {vm.state}: {reason}",
             hint="run `vgpuctl repair`, then this command again",
         )
+    refuse_unsettled(services, vm)
     return CreatedVm(vm, tuple(leases), changed=False, state=state)
 
 

@@ -258,7 +258,7 @@ def _moving(
     return MovingVm(
         vm.printed_name,
         is_running=is_running,
-        is_finished=vm.state in (VmState.RUNNING, VmState.STOPPED),
+        unfinished=vm.unfinished,
         is_adopted=vm.is_adopted,
         declared_host=vm.request.host,
         network=bound[0] if bound else None,

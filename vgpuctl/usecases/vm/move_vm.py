@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from vgpuctl.errors import ConcurrentChange, NoCapacity, StateError, VgpuctlError
+from vgpuctl.errors import ConcurrentChange, HostError, NoCapacity, StateError, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.move_verdict import MoveKind, MoveVerdict
@@ -262,7 +262,12 @@ def settled(services: Services, vm: Vm) -> tuple[Vm, bool]:
     """
     left = cut_short(services, [vm])
     for one in left:
-        finish_move(services, one)
+        try:
+            finish_move(services, one)
+        except HostError as error:
+            if one.unfinished is not None:
+                error.message = f"{one.printed_name}: {one.unfinished}, which comes first: {error.message}"
+            raise
     return _as_left(services, vm)[0], bool(left)
 
 

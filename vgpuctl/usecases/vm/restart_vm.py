@@ -15,7 +15,7 @@ from vgpuctl.scheduler.relieve import with_guests_off
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.found.find_vm import refuse_suspended, refuse_unfinished
 from vgpuctl.usecases.observed.capacities import rules_of
-from vgpuctl.usecases.running.operations import move_subject, operation, refuse_while_busy
+from vgpuctl.usecases.running.operations import move_subject, operation, refuse_unsettled, refuse_while_busy
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.health_gate import refuse_sick
 from vgpuctl.usecases.share.shares import plan_leases, refuse_unsuitable
@@ -34,6 +34,7 @@ def restart_vm(services: Services, vm: Vm, *, timeout_s: float, drain_s: float |
     """
     refuse_unfinished(vm)
     refuse_suspended(vm, "restart")
+    refuse_unsettled(services, vm)
     refuse_while_busy(services, vm)
     refuse_closed(services, vm)
     refuse_while_preempted(services, vm)

@@ -41,7 +41,7 @@ from vgpuctl.usecases.placement.preemption import find_eviction
 from vgpuctl.usecases.placement.quota import refuse_over_quota
 from vgpuctl.usecases.placement.reservations import with_promises
 from vgpuctl.usecases.placement.usable_hosts import usable_hosts
-from vgpuctl.usecases.running.operations import operation
+from vgpuctl.usecases.running.operations import operation, refuse_unsettled
 from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.seats.licences import refuse_without_seats, take_seat
@@ -94,7 +94,8 @@ def start_vm(
             running, changed = _start_one(services, vm, consent, still, discards=discards)
             started.append((running, changed))
             if changed and number < len(vms):
-                stop = partial(_stop_again, services, running, shutdown_timeout_s, reason)
+                why = reason or "its gang did not start"
+                stop = partial(stop_vm, services, running, Stop(Hold.RELEASE, shutdown_timeout_s, why, drain_s=0))
                 undoing.push(f"start of {vm.printed_name}", stop)
         undoing.keep()
     return started
@@ -104,6 +105,7 @@ def _start_one(
     services: Services, vm: Vm, consent: Consent | None, still: VmState | None, *, discards: bool
 ) -> tuple[Vm, bool]:
     refuse_unfinished(vm)
+    refuse_unsettled(services, vm)
     refuse_closed(services, vm)
     host = services.host(vm.host)
     state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
@@ -189,10 +191,6 @@ def open_to_its_own(capacity: HostCapacity) -> HostCapacity:
         restrictions=without_cordon(capacity.restrictions),
         groups=frozenset(),
     )
-
-
-def _stop_again(services: Services, vm: Vm, timeout_s: float, reason: str | None) -> None:
-    stop_vm(services, vm, Stop(Hold.RELEASE, timeout_s, reason or "its gang did not start", drain_s=0))
 
 
 class _MadeRoom(Exception):

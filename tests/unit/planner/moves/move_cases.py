@@ -84,7 +84,7 @@ _TWO = replace(LIVE, gpus=(GPU, replace(GPU, index=1)))
 _RHEL_94 = replace(LIVE, here=replace(HERE, distribution=("rhel", "9.4")))
 
 FORBIDDEN: dict[str, MoveCase] = {
-    "unfinished": with_vm(is_finished=False),
+    "unfinished": with_vm(unfinished="its live move to gpu2 has not ended"),
     "adopted": with_vm(is_adopted=True),
     "declared-host": with_vm(declared_host="gpu1"),
     "host-network": with_vm(network="acme/lan"),

@@ -75,7 +75,7 @@ PREEMPTION = [
         "usecases/operate/controller.py:_end",
         "usecases/layout/layout_run.py:_make_way",
         "usecases/vm/final_preemptions.py:_stop",
-        "usecases/vm/start_vm.py:_stop_again",
+        "usecases/vm/start_vm.py:start_vm",
         "usecases/vm/move_vm.py:carry_out",
         "usecases/vm/resize_vm.py:_resize_here",
         "usecases/vm/restart_vm.py:restart_vm",

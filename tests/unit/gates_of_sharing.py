@@ -46,6 +46,7 @@ SHARING = [
         "refuse_unsuitable",
         "usecases/share/shares.py",
         "usecases/vm/start_vm.py:_start",
+        "usecases/vm/restart_vm.py:_refuse_without_return",
         "usecases/vm/attach_gpu.py:_record",
     ),
     guarded(

@@ -45,10 +45,7 @@ ASKED_AGAIN_S = 5.0
 
 @dataclass(frozen=True)
 class Repair:
-    """One disagreement of the witnesses. outcome: `finished`, `rolled back`, `noted`, `would …` or `failed: why`.
-
-    `left alone`: another run is at work on it, and no witness was asked.
-    """
+    """One disagreement. outcome: `finished`, `rolled back`, `noted`, `left alone`, `would …` or `failed: why`."""
 
     subject: str
     host: str
@@ -65,8 +62,8 @@ def repair(
 ) -> tuple[Repair, ...]:
     """Check every VM of the store (or `only` one) and repair those whose last run is dead.
 
-    VMs of live runs are left alone, which is told unless `only` one is asked for.
-    One VM that cannot be repaired never hides the others: its outcome begins with `failed`.
+    VMs of live runs are left alone, which is told unless `only` one is asked for. One VM that cannot be repaired never
+    hides the others: its outcome begins with `failed`.
     shutdown_timeout_s: for each VM that a dead run was about to stop.
     """
     if not dry_run:

@@ -96,7 +96,8 @@ def command(
     vfs-unregistered (without types) [times, 1], sriov-silent (does nothing, exit 0) [runs, 1], board-unknown (to
     sriov-manage), lock-busy (no unbindLock for a while) [seconds, 60], vf-wedged (until the VFs are recreated)
     [VF, 1]. On simulated hosts alone: row-remap-pending, row-remap-failed, pages-retired [pages, 1], bar-unassigned,
-    vbios-changed, reset-fails, no-reset, flr-fails, removal-ignored, config-differs, driver-lost. Where it
+    vbios-changed, reset-fails, no-reset, flr-fails, removal-ignored, config-differs, driver-lost; of Intel's
+    no-sriov-admin, vf-params-refused. While VMs move: the kinds that begin with move- (docs/lab.md). Where it
     has NVSwitch: nvlink-failed [links, 1].
 
     Of the host: libvirtd, sshd (stopped; on an emulated host for [seconds, 60]), network (cut), disk-full,

@@ -15,7 +15,7 @@ IN_HOST = Path(__file__).parent / "in_host"
 NVML_SOURCES = Path(__file__).parent / "nvml_library"
 SMI_SOURCES = Path(__file__).parent / "nvidia_smi"
 FABRIC_SOURCES = Path(__file__).parent / "fabric_library"
-_C_OPTIONS = ("-std=gnu11", "-O2", "-Wall", "-Wextra")
+_C_OPTIONS = ("-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror=implicit-function-declaration")
 DISK_GIB = 16
 
 

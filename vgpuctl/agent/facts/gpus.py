@@ -261,13 +261,14 @@ class _GpuReader:
     def _read_params(self, number: int, address: str, current: Optional[str]) -> Optional[str]:
         if current is not None:
             return vgpu_params.read(self._host, pci.folder(address))
-        if self._function.vendor_id == pci.NVIDIA:
-            return None
-        return sriov_admin.read(self._host, self._address, number)
+        return sriov_admin.read(self._host, self._address, number) if self._has_vf_params() else None
 
     def _first_params(self, address: str) -> Optional[str]:
-        first = {} if self._function.vendor_id == pci.NVIDIA else sriov_admin.read_first(self._host)
+        first = sriov_admin.read_first(self._host) if self._has_vf_params() else {}
         return sriov_admin.write(first[address]) if address in first else None
+
+    def _has_vf_params(self) -> bool:
+        return self._function.vendor_id != pci.NVIDIA and sriov_admin.is_there(self._host, self._address)
 
     def _read_mdevs(self, parents: Sequence[str]) -> Tuple[Mdev, ...]:
         return tuple(

@@ -24,9 +24,17 @@ DIFFERS = "differs"
 """The value of a parameter for which the card's tiles have different ones; reading it is EUCLEAN."""
 
 
+_FOLDER = "sriov_admin"
+
+
+def is_there(host: Host, physical: str) -> bool:
+    """Tell whether the card's driver has parameters of VFs."""
+    return _FOLDER in host.listdir(pci.folder(physical))
+
+
 def folder(physical: str, number: int) -> str:
     """Return the folder of a VF's parameters. number: of its link `virtfnN`; the driver counts from 1."""
-    return f"{pci.folder(physical)}/sriov_admin/vf{number + 1}/profile"
+    return f"{pci.folder(physical)}/{_FOLDER}/vf{number + 1}/profile"
 
 
 def read(host: Host, physical: str, number: int) -> Optional[str]:

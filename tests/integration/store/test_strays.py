@@ -232,3 +232,4 @@ def test_a_copy_that_runs_elsewhere_keeps_every_vm_without_a_domain_from_its_sta
 def test_a_dry_run_of_a_cold_move_does_not_find_the_vm_that_it_has_not_stopped(store: Store) -> None:
     services: Any = Hosts(store, DomainState.RUNNING, goes_on=True)
     refuse_second_start(services, _stopped(on_its_way("gpu2", "gpu1")), None)
+    assert services.noted == services.said == [], "it asks no host"

@@ -23,6 +23,7 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.times import format_duration
 from vgpuctl.model.vgpu_params import VgpuParams, change_while_used
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState, in_resize
+from vgpuctl.sharing.params import of_vf
 from vgpuctl.specs.vm import check_request, list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.find_vm import find_again, refuse_suspended, refuse_unfinished
@@ -209,7 +210,11 @@ def resize_vm(services: Services, vm: Vm, size: NewSize, options: ResizeOptions)
         vm = find_again(services, vm)
         plan = plan_resize(services, vm, size, may_move=options.may_move)
         if not plan.is_change:
-            if vm.has_to_run and vm.request.vgpu_params and set_params(services, vm, without_leaving(plan.before)):
+            if (
+                vm.has_to_run
+                and of_vf(vm.request.vgpu_params)
+                and set_params(services, vm, without_leaving(plan.before))
+            ):
                 services.say_done(vm.printed_name, "its VFs set as they are to be: they were otherwise")
             return plan
         if vm.has_to_run and not plan.is_in_place and not options.may_restart:

@@ -98,6 +98,13 @@ class PromiseRow(StrEnum):
         "never said: the row is shown where QEMU was seen to have reset the vGPU when the VM moved, was suspended or"
         " resumed, and the VM was not restarted since",
     )
+    VF_PARAMS = (
+        "vf-params",
+        Witness.HOST_KERNEL,
+        _ALWAYS,
+        "The parameters of its VF that the VM names.",
+        "the host's driver has these values; the row is shown where a VM with a VF names any",
+    )
     FRAMEBUFFER = (
         "framebuffer",
         Witness.NVML,

@@ -11,11 +11,13 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import Edition
 from vgpuctl.model.promise import Witness
 from vgpuctl.model.units import MIB
+from vgpuctl.model.vgpu_params import params_text, show_vgpu_param, split_params
 from vgpuctl.promises.answer import RowAnswer, RowAnswers, not_looked
 from vgpuctl.promises.witnessed import NO_CONSENT, InsideGpu, NotLookedAt, Promised, SeenInside, Witnessed
-from vgpuctl.sharing.kinds import existing_vgpus, takes_card
+from vgpuctl.sharing.kinds import existing_vgpus, takes_card, takes_function
 from vgpuctl.sharing.measured import MeasuredShare
-from vgpuctl.sharing.occupancy import gpu_at
+from vgpuctl.sharing.occupancy import gpu_at, vf_at
+from vgpuctl.sharing.params import of_vf
 from vgpuctl.sharing.share_on_host import holders_of, is_unread, missing_card
 from vgpuctl.sharing.type_names import names_on
 
@@ -101,6 +103,27 @@ def gpu_state(promised: Promised, _seen: Witnessed) -> RowAnswers:
     if vm.must_restart:
         remedy = f"`vgpuctl restart-vm {vm.printed_name}` gives its guest a vGPU that works"
         yield RowAnswer("", False, "the state that its guest gave it", vm.problem or "", remedy=remedy)
+
+
+def vf_params(promised: Promised, seen: Witnessed) -> RowAnswers:
+    """The parameters of each VF, as the host's driver has them."""
+    vm, facts = promised.vm, seen.kernel
+    wanted = of_vf(vm.request.vgpu_params)
+    for share in (one.share for one in promised.leases if wanted and takes_function(one.share)):
+        words = params_text(wanted)
+        if isinstance(facts, NotLookedAt):
+            yield not_looked(share.profile, words, facts)
+            continue
+        gpu = gpu_at(facts, share.gpu)
+        vf = None if gpu is None or is_unread(facts, share) else vf_at(gpu, share.function)
+        if vf is None:
+            yield not_looked(share.profile, words, f"{share.function} could not be read")
+            continue
+        told = dict(split_params(vf.vgpu_params))
+        found = ",".join(f"{name}={told.get(name, 'not told')}" for name, _ in wanted)
+        given = " ".join(f"--vgpu-param {show_vgpu_param(one)}" for one in vm.request.vgpu_params)
+        remedy = f"`vgpuctl resize-vm {vm.printed_name} {given}` sets them again"
+        yield RowAnswer(share.profile, found == words, words, found, remedy=remedy)
 
 
 def framebuffer(promised: Promised, seen: Witnessed) -> RowAnswers:

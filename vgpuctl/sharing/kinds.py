@@ -54,6 +54,11 @@ def takes_card(share: Share) -> bool:
     return _BY_NAME[share.sharing].takes is Takes.CARD
 
 
+def takes_function(share: Share) -> bool:
+    """True if the share is one of a card's equal functions."""
+    return _BY_NAME[share.sharing].takes is Takes.FUNCTION
+
+
 def asks_for_card(request: GpuRequest) -> bool:
     """True if a whole card is asked for by the name of its kind."""
     return request.sharing is not None and _BY_NAME[request.sharing].takes is Takes.CARD
@@ -103,7 +108,7 @@ def params_found(held: Share, gpu: Gpu) -> str | None:
 
     Of a VF, those that vgpuctl has set.
     """
-    if kind_of(held.sharing).takes is Takes.FUNCTION:
+    if takes_function(held):
         vf = vf_at(gpu, held.function)
         return None if vf is None else params_text(plain_vf.set_params(vf)) or None
     return next((one.params for one in existing_vgpus(gpu) if one.vfio_device == held.vfio_device), None) or None

@@ -76,9 +76,16 @@ def test_the_same_command_again_sets_a_vf_right(operator: Operator, fleet: lab.L
     with machine(fleet, HOST).change() as state:
         (own,) = state.vf_params.values()
         own["exec_quantum_ms"] = "60"
+    done = operator.run("check-vm", "web", *ACME)
+    assert (
+        done.code
+        and "exec_quantum_ms=60" in done.out
+        and "resize-vm acme/web --vgpu-param exec_quantum_ms=20" in done.out
+    )
     assert "they were otherwise" in operator.does("resize-vm", "web", *ACME, *QUANTUM).err
     assert _params(operator) == "exec_quantum_ms=20"
     assert "otherwise" not in operator.does("resize-vm", "web", *ACME, *QUANTUM).err
+    assert "broken" not in operator.does("check-vm", "web", *ACME).out
 
 
 def test_a_value_above_the_drivers_maximum_leaves_nothing(operator: Operator, fleet: lab.LabFolder) -> None:

@@ -184,7 +184,13 @@ def test_what_another_witness_shows_breaks_the_row(seen: Witnessed, row: str) ->
     assert [name for name, verdict in rows.items() if verdict is PromiseVerdict.BROKEN] == [row]
 
 
-_NOT_OF_EVERY_VM = (PromiseRow.RUNS_ONCE, PromiseRow.GPU_STATE, PromiseRow.LICENCE_EDITION, PromiseRow.RESTART)
+_NOT_OF_EVERY_VM = (
+    PromiseRow.RUNS_ONCE,
+    PromiseRow.GPU_STATE,
+    PromiseRow.VF_PARAMS,
+    PromiseRow.LICENCE_EDITION,
+    PromiseRow.RESTART,
+)
 
 
 def test_a_witness_that_is_silent_keeps_nothing() -> None:

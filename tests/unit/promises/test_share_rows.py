@@ -69,6 +69,32 @@ def on_vf(facts: HostFacts = MADE, **values: object) -> HostFacts:
     return replace(facts, gpus=(replace(gpu, vfs=tuple(map(changed, gpu.vfs))),))
 
 
+PLAIN = Share(GPU, Sharing.VF, "vf", VF)
+IN_TIME = vm(replace(request_of("vf", name="web-0"), vgpu_params=(("exec_quantum_ms", "20"),)))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "verdict", "words"),
+    [
+        (on_vf(vgpu_params="exec_quantum_ms=20,preempt_timeout_us=0"), KEPT, "exec_quantum_ms=20"),
+        (on_vf(vgpu_params="exec_quantum_ms=60,preempt_timeout_us=0"), BROKEN, "exec_quantum_ms=60"),
+        (on_vf(vgpu_params="exec_quantum_ms=differs"), BROKEN, "exec_quantum_ms=differs"),
+        (on_vf(vgpu_params=None), BROKEN, "exec_quantum_ms=not told"),
+        (on_vf(problem="EIO"), UNSEEN, ""),
+        (replace(MADE, gpus=()), UNSEEN, ""),
+        (NotLookedAt("gpu1 does not answer"), UNSEEN, ""),
+    ],
+)
+def test_parameters_of_a_vf_are_those_that_its_driver_has(
+    kernel: HostFacts | NotLookedAt, verdict: PromiseVerdict, words: str
+) -> None:
+    found = compare(Promised(IN_TIME, (_lease(PLAIN),)), Witnessed(kernel=kernel), Moment.LOOK)
+    (row,) = [one for one in found if one.row is PromiseRow.VF_PARAMS]
+    assert (row.verdict, row.promised) == (verdict, "exec_quantum_ms=20")
+    assert row.seen == words and bool(row.why) is (verdict is UNSEEN)
+    assert ("resize-vm acme/web-0 --vgpu-param exec_quantum_ms=20" in row.remedy) is (verdict is BROKEN)
+
+
 HELD = on_vf(holders=(Holder(100, "qemu-system-x86", "u"),))
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from vgpuctl.agent.wire import decode, envelope
 from vgpuctl.agent.wire.decode import WireError
+from vgpuctl.agent.wire.fabric import ActivatePartition, DeactivatePartition, RestorePartitions, UsedPartition
 from vgpuctl.agent.wire.facts import (
     Gpu,
     GpuInstance,
@@ -85,6 +86,7 @@ FACTS = HostFacts(
     True, True, "9.0.0", None, None, None, "no NVML", (GPU,), 1.5,
     (ServiceFacts("nvidia-vgpu-mgr.service", True),), (HugepageFacts(2048, 8, 4),), ("lo", "ens1"),
 )  # fmt: skip
+PARTITION = UsedPartition(("0000:41:00.0", "0000:43:00.0"), ("0000:41:00.4", "0000:43:00.4"), UUID)
 STEPS: tuple[Step, ...] = (
     SetVirtualFunctions("0000:41:00.0", 32),
     CreateMdev("0000:41:00.4", "nvidia-558", UUID),
@@ -107,6 +109,9 @@ STEPS: tuple[Step, ...] = (
     SetOvnChassis(Chassis("gpu1", "ssl:192.0.2.1:6642", "geneve", "10.83.0.1", "provider:br-provider", True)),
     SetUplinkBridge("br-provider", None),
     TakeOutUplink("br-provider", "eno2"),
+    ActivatePartition(PARTITION),
+    DeactivatePartition(PARTITION),
+    RestorePartitions((PARTITION,)),
 )
 
 

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fabric Manager's mode, and whether a GPU behind NVSwitch can compute (fabric reference)."""
 
-from typing import Optional
+from typing import Optional, Tuple
 
 from vgpuctl.agent.fabric_manager import FabricManager, address_of, read_settings
+from vgpuctl.agent.facts import fabric_notes
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.fabric import FabricManagerFacts
+from vgpuctl.agent.wire.fabric import FabricManagerFacts, FailedDevice
 from vgpuctl.agent.wire.facts import FabricFacts
+from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl.agent.wire.values import replace
 
 _MOST_DIGITS = 18
 
@@ -30,9 +33,22 @@ def read_manager(host: Host) -> Optional[FabricManagerFacts]:
         return FabricManagerFacts(mode, address)
     try:
         with FabricManager(host) as manager:
-            return FabricManagerFacts(mode, address, manager.partitions(), manager.failed_devices())
+            partitions, failed = manager.partitions(), _read_failed(manager)
+        noted = {one.number: one.used.vm for one in fabric_notes.read(host).partitions}
+        partitions = tuple(replace(one, vm=noted.get(one.number)) if one.is_active else one for one in partitions)
+        return FabricManagerFacts(mode, address, partitions, failed)
     except Problem as problem:
         return FabricManagerFacts(mode, address, problem=f"{problem.message}; {problem.hint}")
+
+
+def _read_failed(manager: FabricManager) -> Optional[Tuple[FailedDevice, ...]]:
+    """Return the failed devices, None where it cannot tell: one that was restarted looked at no link."""
+    try:
+        return manager.failed_devices()
+    except Problem as problem:
+        if problem.code != ProblemCode.FABRIC_NOT_SUPPORTED:
+            raise
+        return None
 
 
 def find_problem(host: Host, fabric: Optional[FabricFacts]) -> Optional[str]:

@@ -8,6 +8,7 @@ from vgpuctl.agent.facts import (
     addresses,
     boot,
     fabric,
+    fabric_notes,
     gpus,
     guest_firmware,
     guest_tpm,
@@ -112,6 +113,8 @@ def read(host: Host, nvml: Optional[Nvml], nvml_problem: Optional[str]) -> HostF
         driver = nvml.driver_version() or driver
     cards, unread_functions = gpus.read_gpus(host, gpus.read_shared(host, known))
     values = {one.name: part(one.name, partial(one.read, host), one.missing) for one in _PARTS}
+    if values["fabric_manager"] is not None:
+        cards = part("fabric_modules", lambda: fabric_notes.with_modules(host, cards), cards)
     return HostFacts(
         boot_id=boot_id,
         nvidia_driver=driver,

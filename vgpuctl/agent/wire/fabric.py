@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fabric Manager of a host with NVSwitches, and its partitions. Python 3.9, standard library only."""
+"""Fabric Manager of a host with NVSwitches, its partitions, and steps for them. Python 3.9, standard library only."""
 
-from typing import Optional, Tuple
+from typing import ClassVar, FrozenSet, Optional, Tuple
 
 from vgpuctl.agent.wire.values import dataclass
 
@@ -23,11 +23,20 @@ class FabricGpu:
 
 @dataclass(frozen=True)
 class FabricPartition:
-    """A partition that Fabric Manager can activate. gpus: in its order, which is that of the VFs."""
+    """A partition that Fabric Manager can activate. gpus: in its order, which is that of the VFs.
+
+    vm: UUID of the VM that the agent activated it for, None where it is not active or nobody noted that.
+    """
 
     number: int
     is_active: bool
     gpus: Tuple[FabricGpu, ...]
+    vm: Optional[str] = None
+
+    @property
+    def modules(self) -> FrozenSet[int]:
+        """Its GPUs by their numbers."""
+        return frozenset(gpu.module for gpu in self.gpus)
 
 
 @dataclass(frozen=True)
@@ -54,3 +63,58 @@ class FabricManagerFacts:
     partitions: Optional[Tuple[FabricPartition, ...]] = None
     failed: Optional[Tuple[FailedDevice, ...]] = None
     problem: Optional[str] = None
+
+
+@dataclass(frozen=True)
+class UsedPartition:
+    """The partition of exactly these GPUs, and the VM that it is for.
+
+    gpus: addresses. vfs: in FABRIC_MODE 2 one VF of each GPU, in the same order; empty in mode 1. vm: its UUID.
+    """
+
+    gpus: Tuple[str, ...]
+    vfs: Tuple[str, ...]
+    vm: str
+
+    @property
+    def target(self) -> str:
+        """What a step about it changes, which is not the functions themselves."""
+        return f"partition of {', '.join(self.gpus)}"
+
+
+@dataclass(frozen=True)
+class ActivatePartition:
+    """Activate the partition of a VM, before its start; its GPUs reach no memory of others' (fabric reference 4.1).
+
+    In FABRIC_MODE 2 one that is active although no process holds its GPUs is activated again, with these VFs.
+    """
+
+    op: ClassVar[str] = "partition.activate"
+    used: UsedPartition
+
+
+@dataclass(frozen=True)
+class DeactivatePartition:
+    """Deactivate the partition of a VM whose guest has ended. Refused while a process holds one of its GPUs.
+
+    Nothing changes where it is not active, or was activated for another VM meanwhile. used.vm: empty for a partition
+    that nobody noted.
+    """
+
+    op: ClassVar[str] = "partition.deactivate"
+    used: UsedPartition
+
+
+@dataclass(frozen=True)
+class RestorePartitions:
+    """Have the partitions of running VMs active after Fabric Manager was restarted, within the 60 s that it waits.
+
+    used: all of them. Others that were active before the restart are not afterwards; no partition that is active in a
+    Fabric Manager that waits for nothing is touched.
+    """
+
+    op: ClassVar[str] = "partition.restore"
+    used: Tuple[UsedPartition, ...]
+
+
+PARTITION_STEPS = (ActivatePartition, DeactivatePartition, RestorePartitions)

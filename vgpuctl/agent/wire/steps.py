@@ -6,6 +6,7 @@ A step travels as {"op": OP, **fields}. Every step is idempotent: a second time 
 
 from typing import ClassVar, Optional, Tuple, Union
 
+from vgpuctl.agent.wire.fabric import PARTITION_STEPS, ActivatePartition, DeactivatePartition, RestorePartitions
 from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetVfParams, VgpuStep
 from vgpuctl.agent.wire.values import dataclass
 
@@ -241,6 +242,9 @@ Step = Union[
     SetOvnChassis,
     SetUplinkBridge,
     TakeOutUplink,
+    ActivatePartition,
+    DeactivatePartition,
+    RestorePartitions,
 ]
 STEPS = (
     SetVirtualFunctions,
@@ -261,6 +265,7 @@ STEPS = (
     SetOvnChassis,
     SetUplinkBridge,
     TakeOutUplink,
+    *PARTITION_STEPS,
 )
 
 

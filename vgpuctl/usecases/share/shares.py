@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
+from vgpuctl.agent.wire.fabric import PARTITION_STEPS
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetVfParams
 from vgpuctl.agent.wire.steps import (
@@ -198,6 +199,8 @@ def _targets(step: Step) -> tuple[str, ...]:
         return (step.device,)
     if isinstance(step, SetVfParams):
         return (step.target,)
+    if isinstance(step, PARTITION_STEPS):
+        return ()  # a partition follows its VM, not the shares: usecases/share/partitions.py
     if isinstance(step, SetServiceActive):
         return (step.name,)
     if isinstance(step, SetHugepages):

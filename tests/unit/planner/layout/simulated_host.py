@@ -9,6 +9,7 @@ from dataclasses import replace
 from tests.unit.fleet_factory import host_facts
 from tests.unit.lab.mig_card import Card
 from vgpuctl import catalog
+from vgpuctl.agent.wire.fabric import PARTITION_STEPS
 from vgpuctl.agent.wire.facts import (
     Gpu,
     GpuInstance,
@@ -187,7 +188,7 @@ class SimulatedHost:
                 gpu.mdevs.pop(step.uuid, None)
         elif isinstance(step, SetVfProfile):
             self._set_type(step)
-        elif isinstance(step, (SetOvnDaemon, SetOvnChassis, SetUplinkBridge, TakeOutUplink)):
+        elif isinstance(step, (SetOvnDaemon, SetOvnChassis, SetUplinkBridge, TakeOutUplink, *PARTITION_STEPS)):
             raise Refused(step.op)
         else:
             self._take_on_gpu(self.gpus[step.address], step)

@@ -39,7 +39,7 @@ TELLERS = {
 NOT_JOINED = {
     "usecases/domain/guest.py:remove_domain",
     "usecases/vm/build_vm.py:build_vm",
-    "usecases/vm/start_vm.py:_start",
+    "usecases/vm/start_vm.py:_may_start",
     "usecases/vm/live_move_end.py:release_source",
     "usecases/vm/live_move_end.py:go_on",
 }

@@ -41,7 +41,7 @@ GUESTS = [
         "destroy",
         "guests/libvirtd/hypervisor.py",
         "usecases/domain/guest.py:remove_domain",
-        "usecases/vm/start_vm.py:_start",
+        "usecases/vm/start_vm.py:_may_start",
         "usecases/vm/stop_vm.py:_end_guest",
         on="hypervisor",
     ),

@@ -66,6 +66,7 @@ RETURNS = [
         "usecases/share/shares.py:take_steps",
         "usecases/share/shares.py:build_shares",
         "usecases/share/shares.py:rehearse_steps",
+        "usecases/share/partitions.py:settle",
         "usecases/layout/layout_run.py:_take_each",
         "usecases/layout/layout_run.py:_try_start_service",
         "usecases/layout/layout_run.py:_undo",
@@ -77,6 +78,8 @@ RETURNS = [
         "usecases/share/shares.py",
         "usecases/share/restore_shares.py:restore_shares",
         "usecases/share/restore_shares.py:set_params",
+        "usecases/share/partitions.py:activate_partition",
+        "usecases/share/partitions.py:deactivate_partitions",
     ),
     guarded(
         f"{_GATE}: devices without a lease",

@@ -36,6 +36,14 @@ SHARING = [
         "usecases/vm/live_move.py:_prepare",
     ),
     guarded(
+        "a VM gets its GPUs on an NVSwitch fabric only with their partition active",
+        "activate_partition",
+        "usecases/share/partitions.py",
+        "usecases/vm/build_vm.py:build_vm",
+        "usecases/vm/start_vm.py:_may_start",
+        "usecases/vm/live_move.py:_prepare",
+    ),
+    guarded(
         "a device that a stopped VM kept is held against its layout before it is made again",
         "refuse_kept",
         "usecases/share/shares.py",

@@ -90,6 +90,10 @@ class EventKind(enum.StrEnum):
         "A released share was reset and its GPU checked; the evidence says how, and what was read.",
     )
     LEASE_BROKEN = "lease-broken", "A share could not be built or released; repair goes on with it."
+    PARTITIONS_SET = (
+        "partitions-set",
+        "Partitions of a host's NVSwitch fabric were activated or deactivated, as its running VMs need them.",
+    )
     LEDGER_FIXED = "ledger-fixed", "The usage ledger did not agree with the leases, and was corrected."
     DISK_ATTACHED = "disk-attached", "A VM was given a data disk."
     DISK_DETACHING = "disk-detaching", "A data disk leaves a VM; its running guest may still have it."

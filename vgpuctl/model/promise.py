@@ -98,6 +98,13 @@ class PromiseRow(StrEnum):
         "never said: the row is shown where QEMU was seen to have reset the vGPU when the VM moved, was suspended or"
         " resumed, and the VM was not restarted since",
     )
+    PARTITION = (
+        "partition",
+        Witness.HOST_KERNEL,
+        _ALWAYS,
+        "The partition of the NVSwitch fabric with exactly its GPUs.",
+        "Fabric Manager lists it as active; the row is shown where the VM's GPUs compute in an active partition alone",
+    )
     VF_PARAMS = (
         "vf-params",
         Witness.HOST_KERNEL,

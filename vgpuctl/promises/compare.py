@@ -15,6 +15,7 @@ COMPARISONS: Mapping[PromiseRow, _Comparison] = {
     PromiseRow.GPU_TYPE: shares.gpu_type,
     PromiseRow.GPU_HELD: shares.gpu_held,
     PromiseRow.GPU_STATE: shares.gpu_state,
+    PromiseRow.PARTITION: shares.partition,
     PromiseRow.VF_PARAMS: shares.vf_params,
     PromiseRow.FRAMEBUFFER: shares.framebuffer,
     PromiseRow.COMPUTE: shares.compute,

@@ -14,10 +14,12 @@ from vgpuctl.model.units import MIB
 from vgpuctl.model.vgpu_params import params_text, show_vgpu_param, split_params
 from vgpuctl.promises.answer import RowAnswer, RowAnswers, not_looked
 from vgpuctl.promises.witnessed import NO_CONSENT, InsideGpu, NotLookedAt, Promised, SeenInside, Witnessed
+from vgpuctl.sharing.fabric import partition_of
 from vgpuctl.sharing.kinds import existing_vgpus, takes_card, takes_function
 from vgpuctl.sharing.measured import MeasuredShare
 from vgpuctl.sharing.occupancy import gpu_at, vf_at
 from vgpuctl.sharing.params import of_vf
+from vgpuctl.sharing.partition_rules import used_partition
 from vgpuctl.sharing.share_on_host import holders_of, is_unread, missing_card
 from vgpuctl.sharing.type_names import names_on
 
@@ -32,6 +34,7 @@ _GPUS = "`vgpuctl show-vm`: which devices QEMU gave to the guest; in the guest: 
 _CUDA = (
     "cuInit 802: the NVSwitch partition is not active; 803: driver and CUDA library are of two versions after an update"
 )
+_PARTITION = "`vgpuctl repair` activates it again, and the guest's GPUs compute then without its restart"
 _LIE = "host and guest contradict each other: believe the host, and look at who changes the guest"
 _TYPE = "stop the VM and start it again: `vgpuctl restart-vm`; its share is made again by the name of its type"
 _HELD = "`vgpuctl show-vm` names who holds the device; `vgpuctl repair` makes a lost one again"
@@ -103,6 +106,24 @@ def gpu_state(promised: Promised, _seen: Witnessed) -> RowAnswers:
     if vm.must_restart:
         remedy = f"`vgpuctl restart-vm {vm.printed_name}` gives its guest a vGPU that works"
         yield RowAnswer("", False, "the state that its guest gave it", vm.problem or "", remedy=remedy)
+
+
+def partition(promised: Promised, seen: Witnessed) -> RowAnswers:
+    """The partition of the VM's GPUs, as Fabric Manager lists it; no row where the host's facts name none."""
+    wanted, facts = "active", seen.kernel
+    if isinstance(facts, NotLookedAt):
+        return
+    used = used_partition((one.share for one in promised.leases), facts, promised.vm.uuid)
+    manager = facts.fabric_manager
+    if used is None or manager is None:
+        return
+    if manager.partitions is None and manager.problem is not None:
+        yield not_looked("", wanted, manager.problem)
+        return
+    found = partition_of(used.gpus, facts)
+    told = "no partition of its GPUs" if found is None else "active" if found.is_active else "not active"
+    subject = "" if found is None else str(found.number)
+    yield RowAnswer(subject, told == wanted, wanted, told, remedy=_PARTITION)
 
 
 def vf_params(promised: Promised, seen: Witnessed) -> RowAnswers:

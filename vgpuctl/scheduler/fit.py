@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from vgpuctl.model.lease import Share
 from vgpuctl.scheduler.gpu_by_facts import with_share
+from vgpuctl.scheduler.partitions import choices, has_partitions, is_one_partition
 from vgpuctl.scheduler.scorer import Scorer
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import Takes
@@ -35,8 +36,19 @@ def fit(
     """The shares for every want on these GPUs of one host, None when they do not go together.
 
     Whole cards are chosen first and conditions last, since those have the most ways to be met. Under `topology` the
-    search starts from each GPU, and the choice whose GPUs are nearest each other is taken.
+    search starts from each GPU, and the choice whose GPUs are nearest each other is taken. On an NVSwitch fabric they
+    are exactly one partition.
     """
+    if not has_partitions(states):
+        return _fit(share_requests, states, scorer)
+    for some in choices([one.request for one in share_requests], states):
+        found = _fit(share_requests, some, scorer)
+        if found is not None and is_one_partition(found.shares, some):
+            return found
+    return None
+
+
+def _fit(share_requests: Sequence[ShareRequest], states: Sequence[GpuState], scorer: Scorer) -> Fit | None:
     by_address = {state.gpu.address: state for state in states}
     if scorer.wants_closeness() and len(share_requests) > 1:
         scorer = scorer.with_distances(states)

@@ -298,6 +298,7 @@ class Fleet:
 
     def _changed(self, host: FleetHost, addresses: Collection[str], footprint: Footprint, times: int) -> None:
         host.promise(footprint, times)
+        addresses = host.weigh_fabric().union(addresses)
         has_other_untouched = self._count_stock(host, addresses)
         for key, gpus in self._gpu_indexes.items():
             gpus.change(host, addresses)

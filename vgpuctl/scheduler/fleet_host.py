@@ -13,6 +13,7 @@ from vgpuctl.scheduler.gpu_class import LeasedGpu
 from vgpuctl.scheduler.guest_place import rooms_of
 from vgpuctl.scheduler.host_cells import CellRoom, books_of, guest_cells
 from vgpuctl.scheduler.host_memory import cells_on
+from vgpuctl.scheduler.partitions import has_partitions, losses
 from vgpuctl.scheduler.request_class import RequestClass
 from vgpuctl.scheduler.scarcity import HostStock, Model
 from vgpuctl.scheduler.scorer import distance
@@ -45,6 +46,15 @@ class FleetHost:
         self._by_number = {cell.number: cell for cell in self.cells}
         self._rooms: dict[_RoomKind, Rooms] = {}
         self._rounded: dict[_RoomKind, Rooms] = {}
+        self.has_fabric = has_partitions(self.states)
+        self.weigh_fabric()
+
+    def weigh_fabric(self) -> frozenset[str]:
+        """Work out again what the NVSwitch fabric loses by each GPU. Returns the GPUs of which that has changed."""
+        if not self.has_fabric:
+            return frozenset()
+        found = losses(self.states).items()
+        return frozenset(address for address, loss in found if self.cards[address].has_fabric_loss(loss))
 
     def with_cards(self, addresses: Collection[str]) -> "FleetHost":
         """The same host, on which a VM is given these cards alone."""

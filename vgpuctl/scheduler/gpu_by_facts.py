@@ -14,6 +14,7 @@ from vgpuctl.model.host_constraints import NO_GPU_CONSTRAINTS, NO_HOST_CONSTRAIN
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.scheduler.performance.measurement import UNLABELLED, Neighbour
 from vgpuctl.sharing.declared import UNDECLARED, Declared, declared_of
+from vgpuctl.sharing.fabric import OnFabric, on_fabric
 from vgpuctl.sharing.gate import closed_functions, constraints_of, refuse_closed_gpu
 from vgpuctl.sharing.gpu_state import GpuState, HeldVgpu
 from vgpuctl.sharing.kind import Takes
@@ -43,6 +44,7 @@ class GpuByFacts:
     declared: Declared = UNDECLARED
     obstacle: Refusal | None = None
     closed: Refusal | None = None
+    fabric: OnFabric | None = None
 
     def with_leases(self, leases: Collection[Lease], workloads: Mapping[str, str] | None = None) -> GpuState:
         """The GPU with everything that is promised on it, too. workloads: by VM, where a policy predicts throughput."""
@@ -73,6 +75,7 @@ class GpuByFacts:
             declared=self.declared,
             obstacle=self.obstacle,
             closed=self.closed,
+            fabric=self.fabric,
         )
 
     def _neighbours(self, leases: Collection[Lease], workloads: Mapping[str, str]) -> tuple[Neighbour, ...]:
@@ -127,6 +130,7 @@ def read_gpu(rules: HostRules, facts: HostFacts, gpu: Gpu, *, busy_percent: floa
         declared=declared_of(gpu, facts.gpus, rules.declared),
         obstacle=find_obstacle(live),
         closed=refuse_closed_gpu(gpu, rules),
+        fabric=on_fabric(gpu, facts),
     )
 
 

@@ -71,12 +71,24 @@ class LeasedGpu:
         self._whole = 0
         self._state: GpuState | None = None
         self._number: int | None = None
+        self.fabric_loss = 0.0
+
+    def has_fabric_loss(self, loss: float) -> bool:
+        """Note what the NVSwitch fabric of the host loses if this GPU alone is given away; whether that is news."""
+        if loss == self.fabric_loss:
+            return False
+        self.fabric_loss = loss
+        self._state = self._number = None
+        return True
 
     @property
     def state(self) -> GpuState:
         """The GPU with everything that is taken on it."""
         if self._state is None:
             self._state = self.reading.with_leases(self.leases.values(), self._classes.workloads)
+            if self.fabric_loss and self._state.fabric is not None:
+                fabric = replace(self._state.fabric, loss=self.fabric_loss)
+                self._state = replace(self._state, fabric=fabric)
             if added := self._unmeasured_percent():
                 self._state = replace(self._state, busy_percent=self._state.busy_percent + added)
         return self._state
@@ -88,7 +100,7 @@ class LeasedGpu:
             free: Hashable = len(self.functions)
             if not self._has_equal_functions:
                 free = frozenset(Counter(self._kinds[one] for one in self.functions if one in self._kinds).items())
-            looks = (self._company(), self._unmeasured_percent())
+            looks = (self._company(), self._unmeasured_percent(), self.fabric_loss)
             key = (self._shape, tuple(self._unseen), free, bool(self.leases), self._whole > 0, looks)
             self._number = self._classes.class_of(key, self)
         return self._number
@@ -197,6 +209,7 @@ def _describe(reading: GpuByFacts) -> tuple[Hashable, ...]:
         reading.constraints,
         reading.closed,
         reading.declared,
+        reading.fabric,
         bool(gpu.displays),
         len(reading.functions),
         tuple(sorted((held.name or "", held.framebuffer_mib or -1) for held in reading.vgpus)),

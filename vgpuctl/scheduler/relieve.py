@@ -15,6 +15,7 @@ from vgpuctl.model.lease import Share
 from vgpuctl.model.numa import Footprint
 from vgpuctl.scheduler.gpu_by_facts import read_gpu
 from vgpuctl.scheduler.host_memory import with_memory_back
+from vgpuctl.sharing.fabric import without_active
 from vgpuctl.sharing.gpu_state import GpuState, framebuffer_of, max_instances_of
 from vgpuctl.sharing.kinds import KINDS, kind_of, takes_card
 from vgpuctl.sharing.mixed_size import all_places
@@ -29,6 +30,7 @@ def relieve(
         by_gpu.setdefault(one.gpu, []).append(one)
     return replace(
         with_memory_back(facts, freed),
+        fabric_manager=without_active(facts.fabric_manager, [gpu for gpu in facts.gpus if gpu.address in by_gpu]),
         gpus=tuple(
             _relieve_gpu(facts, gpu, by_gpu[gpu.address], vm_uuids) if gpu.address in by_gpu else gpu
             for gpu in facts.gpus

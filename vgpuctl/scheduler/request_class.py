@@ -18,6 +18,7 @@ from vgpuctl.scheduler.gpu_by_facts import with_share
 from vgpuctl.scheduler.gpu_class import LeasedGpu
 from vgpuctl.scheduler.guest_place import need_of
 from vgpuctl.scheduler.host_cells import CellRoom
+from vgpuctl.scheduler.partitions import sizes_of
 from vgpuctl.scheduler.scorer import Price, Scorer
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kinds import kind_of
@@ -47,11 +48,14 @@ class IndexKey(NamedTuple):
 def share_requests_of(request: VmRequest) -> list[ShareRequest]:
     """One ShareRequest per share, in the request's order."""
     share_requests: list[ShareRequest] = []
+    sizes = sizes_of([gpu for gpu in request.gpus for _ in range(gpu.count)])
     for gpu in request.gpus:
         boards = None
         if gpu.board is not None:
             boards = frozenset(board.key for board in catalog.boards_named(gpu.board))
-        share_request = ShareRequest(gpu, boards, request.constraints.required, terms=terms_of(request))
+        share_request = ShareRequest(
+            gpu, boards, request.constraints.required, terms=terms_of(request), together=sizes.together
+        )
         share_requests.extend([share_request] * gpu.count)
     if share_requests and request.display.shows_vgpu:
         # The console shows the first vGPU (guests/domain/display_view.py), so only that one has to be on such a host.

@@ -168,7 +168,7 @@ def stock_of(state: GpuState) -> Stock:
     return Stock(max(0, total_mib - used_mib), total_mib)
 
 
-def _is_untouched(state: GpuState) -> bool:
+def is_untouched(state: GpuState) -> bool:
     """As of its stock, without counting what is taken."""
     is_free = state.whole is None and not state.vgpus and not state.functions
     return is_free and refuse_unusable(state) is None and memory_of(state) > 0
@@ -204,7 +204,7 @@ def loss_of_all(shares: Sequence[Share], states: Mapping[str, GpuState]) -> tupl
             opening += OPENED * left.free_mib
             opened_mib += before.total_mib
             opened += 1
-    beside = sum(map(_is_untouched, states.values())) - opened if opened else 0
+    beside = sum(map(is_untouched, states.values())) - opened if opened else 0
     return Loss(taken_mib, opening + BESIDE * beside * opened_mib), beside
 
 

@@ -12,6 +12,7 @@ from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName, parse_policy
 from vgpuctl.model.vm import VmRequest
+from vgpuctl.scheduler.partitions import loss_of_shares
 from vgpuctl.scheduler.performance.measurement import UNLABELLED
 from vgpuctl.scheduler.performance.model import (
     Impact,
@@ -27,6 +28,7 @@ from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of, takes_card
 from vgpuctl.sharing.offer import Offer
+from vgpuctl.sharing.partition_rules import needs_partition
 from vgpuctl.sharing.refusals import memory_of
 from vgpuctl.sharing.topology import FARTHEST, GpuPlace, Nearness, direct_links, nearness, nvlink_labels
 
@@ -103,11 +105,12 @@ def view_of(
 
 Price = tuple[float, ...]
 """What a placement costs under a policy, smallest best: the size given for conditions, preferred labels that are
-missing, the host's and the GPU's score, then the waste. What is left equal goes by host name and GPU address.
+missing, the host's and the GPU's score, the loss of the NVSwitch fabric, then the waste. What is left equal goes by
+host name and GPU address.
 
 Under `fragmentation` alone: 0, preferred labels that are missing, whole cards that could have been shared, the loss in
-MiB, other untouched GPUs of the host when one is opened, what is left on the GPU, the part of the loss that comes from
-opening a GPU.
+MiB, the loss of the fabric, other untouched GPUs of the host when one is opened, what is left on the GPU, the part of
+the loss that comes from opening a GPU.
 """
 
 LOSS = 3
@@ -166,10 +169,11 @@ class Scorer:
         the GPU of the offer is not.
         """
         missing = self.missing(state.constraints.labels)
+        fabric = state.fabric.loss if state.fabric is not None and needs_partition(offer.share) else 0.0
         if self.is_least_waste:
             could_be_shared = offer.waste[0] if takes_card(offer.share) else 0
             loss = loss_of(offer, state, int(free))
-            return (0, missing, could_be_shared, loss.total, free, *offer.waste[2:], loss.opening)
+            return (0, missing, could_be_shared, loss.total, fabric, free, *offer.waste[2:], loss.opening)
         size = offer.waste[0] if by_size else 0
         total = 0.0
         for name, weight in self.policy.parts:
@@ -177,17 +181,18 @@ class Scorer:
                 total += weight * _OF_HOST[name](free)
             else:
                 total += weight * self._offer_cost(name, offer, state, {})
-        return (size, missing, round(total, 9), self._score_on(offer, state, {}), *offer.waste)
+        return (size, missing, round(total, 9), self._score_on(offer, state, {}), fabric, *offer.waste)
 
     def price_of_all(
         self, shares: Sequence[Share], waste: tuple[int, ...], states: Mapping[str, GpuState], *, size_mib: int
     ) -> Price:
         """The cost of all shares of one VM on one host. states: all its GPUs, by address, as they were before."""
         missing = sum(self.missing(states[one.gpu].constraints.labels) for one in shares)
+        fabric = loss_of_shares(shares, list(states.values())) if shares else 0.0
         if self.is_least_waste and shares:
             all_whole = all(takes_card(one) for one in shares)
             loss, beside = loss_of_all(shares, states)
-            return (0, missing, waste[0] if all_whole else 0, loss.total, beside, *waste[2:], loss.opening)
+            return (0, missing, waste[0] if all_whole else 0, loss.total, fabric, beside, *waste[2:], loss.opening)
         total = 0.0
         for name, weight in self.policy.parts:
             if name in _OF_HOST:
@@ -201,7 +206,7 @@ class Scorer:
                 total += weight * sum(self._lost(one, states[one.gpu]) for one in shares) / max(1, len(shares))
             elif name is PolicyName.FRAGMENTATION:
                 total += weight * _opened(waste)
-        return (size_mib, missing, round(total, 9), 0.0, *waste)
+        return (size_mib, missing, round(total, 9), 0.0, fabric, *waste)
 
     def apart(self, shares: Sequence[Share], states: Mapping[str, GpuState]) -> float:
         """How far apart the GPUs of one VM are, 0 to 1: the mean over their pairs."""

@@ -58,6 +58,11 @@ class Code(StrEnum):
     NO_PLACE_LEFT = "no-place-left"
     GPU_FULL = "gpu-full"
     REFUSED_BY_HOST = "refused-by-host"
+    FABRIC_MODE = "fabric-mode"
+    FABRIC_MANAGER = "fabric-manager"
+    FABRIC_LINKS = "fabric-links"
+    NO_PARTITION = "no-partition"
+    PARTITION_ACTIVE = "partition-active"
 
     def follows_from_the_request(self) -> bool:
         """True if it follows from the request, operators' words and the cards' models, whatever the hosts' state is."""

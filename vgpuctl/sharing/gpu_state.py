@@ -10,6 +10,7 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts, VgpuType, VirtualFunction
 from vgpuctl.agent.wire.vf_health import is_usable
 from vgpuctl.model.host_constraints import NO_GPU_CONSTRAINTS, GpuConstraints
 from vgpuctl.sharing.declared import UNDECLARED, Declared
+from vgpuctl.sharing.fabric import OnFabric
 from vgpuctl.sharing.offer import Refusal
 
 BY_USE = attrgetter("last_use", "number")
@@ -39,7 +40,8 @@ class GpuState:
     shares will use; it may be above 100.
     neighbours: workload class and profile of each vGPU, sorted; only where a policy predicts throughput.
     constraints: of the inventory, with the host's labels. declared: what its layout says of it. obstacle: why it
-    cannot be handed out as a whole. closed: why it takes no new VM at all, whatever is free.
+    cannot be handed out as a whole. closed: why it takes no new VM at all, whatever is free. fabric: its place on the
+    NVSwitch fabric, None without one.
     """
 
     host: str
@@ -57,6 +59,7 @@ class GpuState:
     declared: Declared = UNDECLARED
     obstacle: Refusal | None = None
     closed: Refusal | None = None
+    fabric: OnFabric | None = None
 
     @property
     def title(self) -> str:

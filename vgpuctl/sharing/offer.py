@@ -16,7 +16,8 @@ class ShareRequest:
     """One wanted share. boards: keys of the catalogue's models that `request.board` means; None when any will do.
 
     labels: that the GPU must have. display: how the console shows the share's picture, None if it does not. terms: what
-    the VM asks of vGPUs beside their type.
+    the VM asks of vGPUs beside their type. together: how many GPUs of the VM have to be one NVSwitch partition, None
+    where that is not sure before they are chosen.
     """
 
     request: GpuRequest
@@ -24,6 +25,7 @@ class ShareRequest:
     labels: tuple[Label, ...] = ()
     display: VgpuDisplay | None = None
     terms: VgpuTerms = NO_TERMS
+    together: int | None = None
 
     @property
     def what(self) -> str:

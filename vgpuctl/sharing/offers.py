@@ -6,6 +6,7 @@ from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import SharingKind
 from vgpuctl.sharing.kinds import VGPU_LAYOUTS, kind_of, vgpu_kind_on
 from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
+from vgpuctl.sharing.partition_rules import refuse_partition
 from vgpuctl.sharing.refusals import declared_otherwise, refuse_labels
 from vgpuctl.sharing.vgpu import refuse_without_vgpu
 
@@ -29,8 +30,17 @@ def ask(share_request: ShareRequest, state: GpuState) -> Answer:
             return refusal
     if kind is not None and not isinstance(answer, Refusal):
         answer = _on_terms(kind, share_request, answer, state)
+    if state.fabric is not None and not isinstance(answer, Refusal):
+        answer = _in_partitions(share_request, answer, state)
     reason = refuse_use(state.declared, VGPU_LAYOUTS if sharing is None else kind_of(sharing).layouts)
     return answer if reason is None else declared_otherwise(reason, state)
+
+
+def _in_partitions(share_request: ShareRequest, offers: list[Offer], state: GpuState) -> Answer:
+    """The offers that a partition of the NVSwitch fabric may serve; without any, why none serves the first."""
+    refusals = [refuse_partition(share_request, one.share, state) for one in offers]
+    kept = [one for one, refusal in zip(offers, refusals, strict=True) if refusal is None]
+    return kept or next((one for one in refusals if one is not None), offers)
 
 
 def _on_terms(kind: SharingKind, share_request: ShareRequest, offers: list[Offer], state: GpuState) -> Answer:

@@ -187,6 +187,7 @@ def test_what_another_witness_shows_breaks_the_row(seen: Witnessed, row: str) ->
 _NOT_OF_EVERY_VM = (
     PromiseRow.RUNS_ONCE,
     PromiseRow.GPU_STATE,
+    PromiseRow.PARTITION,
     PromiseRow.VF_PARAMS,
     PromiseRow.LICENCE_EDITION,
     PromiseRow.RESTART,

@@ -109,13 +109,16 @@ class _Fabric:
         return found
 
     def activate(self, partition: FabricPartition, used: UsedPartition) -> None:
-        """Activate a partition, with the VFs in the order of its GPUs where its mode has them, and note it."""
+        """Activate a partition, with the VFs in the order of its GPUs where its mode has them.
+
+        It is noted before, so that every partition without a note is somebody else's.
+        """
+        fabric_notes.note_partition(self.host, partition.number, used)
         if used.vfs:
             vf_of = {self._modules[gpu]: vf for gpu, vf in zip(used.gpus, used.vfs)}
             self.manager.activate_with_vfs(partition.number, [vf_of[gpu.module] for gpu in partition.gpus])
         else:
             self.manager.activate(partition.number)
-        fabric_notes.note_partition(self.host, partition.number, used)
 
     def require(self, used: UsedPartition, wanted: str) -> None:
         """Read back that a partition is so. Raises Problem."""
@@ -153,13 +156,13 @@ def _ensure_inactive(fabric: _Fabric, step: DeactivatePartition, *, dry_run: boo
     partition = fabric.find(used.gpus, dry_run=dry_run)
     before = _state(partition)
     noted = [one.used.vm for one in fabric_notes.read(fabric.host).partitions if one.number == partition.number]
-    if not partition.is_active or (noted and used.vm not in noted):
+    if not partition.is_active or used.vm not in noted:
         return Change(step.op, used.target, before, before, changed=False)
     fabric.require_unheld(used.gpus)
     if not dry_run:
         fabric.manager.deactivate(partition.number)
         fabric.require(used, INACTIVE)
-        fabric_notes.forget_partition(fabric.host, partition.number, used.gpus)
+        fabric_notes.note_partition(fabric.host, partition.number, None)
     return Change(step.op, used.target, before, INACTIVE, changed=True)
 
 

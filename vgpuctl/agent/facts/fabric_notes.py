@@ -108,13 +108,9 @@ def path_of(host: Host, address: str) -> Optional[str]:
     return None if link is None else link[link.find("/pci") + 1 :]
 
 
-def note_partition(host: Host, number: int, used: UsedPartition) -> None:
-    """Note that a partition is active for a VM, in place of others with its GPUs. Raises Problem."""
-    forget_partition(host, number, used.gpus, NotedPartition(number, used))
-
-
-def forget_partition(host: Host, number: int, gpus: Tuple[str, ...], *instead: NotedPartition) -> None:
-    """Note that the partition, and no other with any of these GPUs, is active. Raises Problem."""
+def note_partition(host: Host, number: int, used: Optional[UsedPartition]) -> None:
+    """Note whom a partition is activated for, before that is done; None once it is not active. Raises Problem."""
     notes = read(host)
-    kept = [one for one in notes.partitions if one.number != number and set(gpus).isdisjoint(one.used.gpus)]
-    write(host, replace(notes, partitions=(*kept, *instead)))
+    kept = [one for one in notes.partitions if one.number != number]
+    noted = () if used is None else (NotedPartition(number, used),)
+    write(host, replace(notes, partitions=(*kept, *noted)))

@@ -97,8 +97,7 @@ class ActivatePartition:
 class DeactivatePartition:
     """Deactivate the partition of a VM whose guest has ended. Refused while a process holds one of its GPUs.
 
-    Nothing changes where it is not active, or was activated for another VM meanwhile. used.vm: empty for a partition
-    that nobody noted.
+    Nothing changes where it is not active, or was activated for another VM meanwhile, or by somebody else.
     """
 
     op: ClassVar[str] = "partition.deactivate"

@@ -24,10 +24,10 @@ from vgpuctl.scheduler.place import place, place_again
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.sharing.matching import entries_for
 from vgpuctl.usecases.declared.layout_records import shares_made
-from vgpuctl.usecases.observed.capacities import capacity_of, read_promises
+from vgpuctl.usecases.observed.capacities import capacity_of, open_to_its_own, read_promises
 from vgpuctl.usecases.placement.reservations import with_promises
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.vm.start_vm import open_to_its_own, refuse_closed
+from vgpuctl.usecases.vm.start_vm import refuse_closed
 
 CANNOT_RETURN = "vm-cannot-return"
 _STATES = (VmState.RUNNING, VmState.STOPPED)

@@ -23,6 +23,7 @@ from vgpuctl.model.restriction import Restriction
 from vgpuctl.model.vm import VmState
 from vgpuctl.scheduler.guest_place import footprint_of_vm
 from vgpuctl.scheduler.host_memory import with_promised
+from vgpuctl.sharing.gate import without_cordon
 
 if TYPE_CHECKING:
     from vgpuctl.inventory.load import Inventory
@@ -107,6 +108,16 @@ def _declared(inventory: "Inventory | None", name: str) -> tuple[GpuLayout, ...]
     """The entries of the host's layout; none without an inventory. Raises InventoryError."""
     layout = None if inventory is None else inventory.layout(name)
     return () if layout is None else layout.gpus
+
+
+def open_to_its_own(capacity: HostCapacity) -> HostCapacity:
+    """The host for VMs that have their disks there: maintenance, cordons and groups keep new VMs away, not these."""
+    return replace(
+        capacity,
+        constraints=replace(capacity.constraints, maintenance=None),
+        restrictions=without_cordon(capacity.restrictions),
+        groups=frozenset(),
+    )
 
 
 def cached_capacities(session: "Session", inventory: "Inventory | None" = None) -> list[HostCapacity]:

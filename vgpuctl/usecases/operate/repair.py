@@ -26,6 +26,7 @@ from vgpuctl.usecases.observed.fences import is_host_fenced
 from vgpuctl.usecases.running.operations import may_run, move_subject, operation
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.seats.licences import settle_seats
+from vgpuctl.usecases.share.partitions import repair_partitions
 from vgpuctl.usecases.share.release import release_shares
 from vgpuctl.usecases.share.repair_shares import repair_shares
 from vgpuctl.usecases.vm.delete_vm import remove_vm
@@ -103,17 +104,16 @@ def repair(
     repairs.extend(_finish_moves(services, vms, dry_run=dry_run))
     answering = {vm.uuid for vm in idle if vm.host not in silent}
     repairs.extend(Repair(*row) for row in repair_shares(services, answering, dry_run=dry_run))
+    repairs.extend(Repair(*row) for row in repair_partitions(services, only, dry_run=dry_run))
     repairs.extend(_free_disks(services, {vm.uuid for vm in vms} - busy.keys(), dry_run=dry_run))
     known = {vm.uuid for vm in vms}
     for lease in (lease for lease in leases if lease.vm_uuid not in known):
         repairs.append(_repair_orphan(services, lease, dry_run=dry_run))
-    repairs.extend(_fix_ledger(services, dry_run=dry_run))
-    repairs.extend(_fix_licences(services, dry_run=dry_run))
+    repairs += [*_fix_ledger(services, dry_run=dry_run), *_fix_licences(services, dry_run=dry_run)]
     for vm in withdraw_dead_notices(services, dry_run=dry_run) if only is None else ():
         outcome = "would be withdrawn" if dry_run else "withdrawn"
         repairs.append(Repair(vm.printed_name, vm.host, "its preemption was announced and did not happen", outcome))
-    for subject, where, what, outcome in repair_networks(services, busy=busy, dry_run=dry_run):
-        repairs.append(Repair(subject, where, what, outcome))
+    repairs.extend(Repair(*row) for row in repair_networks(services, busy=busy, dry_run=dry_run))
     if not dry_run:
         with services.store.transaction() as session:
             for intent in operations:

@@ -48,6 +48,7 @@ from vgpuctl.usecases.operate.bring_back import OFF, bring_back
 from vgpuctl.usecases.operate.division import BEAT_S, Division
 from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.seats.licence_watch import LicenceWatch
+from vgpuctl.usecases.share.partitions import find_unsettled, settle
 
 LOOK_S = 10.0
 READ_S = 20.0
@@ -321,6 +322,7 @@ class _HostWatch:
             domains = self._answer(self._domains, errors, was_open=self._watched is not None)
         if facts is not None and domains is not None:
             promises = _attempt(lambda: self._promises(facts, domains, readings), self._name, []) or ()
+            self._settle_partitions(facts, domains)
         if self._services.inventory is not inventory:
             errors.clear()  # The host may have another address by now, and its connection was closed.
         way = self._services.way_to(self._name)
@@ -365,6 +367,18 @@ class _HostWatch:
         return look_at_promises(
             self._services, host, facts, domains, lambda: host.agent.readings() if readings is None else readings
         )
+
+    def _settle_partitions(self, facts: HostFacts, domains: Mapping[str, NamedState]) -> None:
+        """Have the partitions of the NVSwitch fabric active that running VMs need, and no others.
+
+        Fabric Manager waits 60 s after a restart to be told them, and a look comes sooner.
+        """
+        running = [uuid for uuid, one in domains.items() if one.state.is_active()]
+        for one in find_unsettled(self._services, self._name, facts, running):
+            try:
+                settle(self._services, self._open(), one)
+            except VgpuctlError as error:
+                self._tell("the partitions of its NVSwitch fabric could not be set", error)
 
     def _tell(self, what: str, error: VgpuctlError) -> None:
         """Report a mistake, once until it is another."""

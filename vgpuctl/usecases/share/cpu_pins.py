@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """VMs without CPUs of their own keep off the CPUs that others are pinned to, also while they run."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.guests.domain.numa import CpusByCell, vcpus_on
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.numa import FLAT
 from vgpuctl.model.vm import Vm, VmState
-from vgpuctl.scheduler.guest_place import floating_cpus
+from vgpuctl.scheduler.guest_place import floating_cpus, give_numa
 from vgpuctl.scheduler.host_cells import is_pool
 from vgpuctl.usecases.observed.capacities import capacity_of, read_promises
 from vgpuctl.usecases.running.services import HostSession, Services
@@ -47,3 +50,21 @@ def give_cpus_back(services: Services, host: HostSession, facts: HostFacts, gone
 
 def _floats(vm: Vm) -> bool:
     return vm.state is VmState.RUNNING and not vm.is_adopted and vm.numa is not None and not vm.numa.is_pinned
+
+
+def record_numa(services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> Vm:
+    """Give a VM that kept its shares its part of the NUMA nodes, where an older vgpuctl recorded none.
+
+    Its guest stays without NUMA nodes and its vCPUs float. Where the host was oversold before, it stays unrecorded.
+    """
+    with services.store.reading() as session:
+        promises = read_promises(session, without=[vm.uuid])
+        generation = session.generation(vm.host)
+    capacity = capacity_of(vm.host, facts, generation, promises, services.inventory)
+    numa, _ = give_numa(vm.request, capacity, [lease.share.numa_node for lease in leases], FLAT)
+    if numa is None or vm.is_adopted:
+        return vm
+    with services.store.transaction() as session:
+        session.bump_generation(vm.host, generation)
+        session.set_vm_numa(vm.uuid, numa)
+    return replace(vm, numa=numa)

@@ -23,6 +23,7 @@ from vgpuctl.usecases.observed.observations import note_facts
 from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.share.cpu_pins import give_cpus_back
 from vgpuctl.usecases.share.health_gate import Released, prove, release_device
+from vgpuctl.usecases.share.partitions import deactivate_partitions
 from vgpuctl.usecases.share.quarantine import quarantine_killed
 
 
@@ -44,6 +45,7 @@ def release_shares(services: Services, host: HostSession, leases: Sequence[Lease
             session.set_lease_state(lease.id, LeaseState.RELEASING)
     quarantine_killed(services, host, leases)
     facts = host.agent.facts()
+    deactivate_partitions(host, leases, facts)
     released: list[Released] = []
     try:
         for lease in leases:
@@ -67,6 +69,7 @@ def release_ended(services: Services, host: HostSession, leases: Sequence[Lease]
         _as_released(services, host, leases)
         return
     facts = host.agent.facts()
+    deactivate_partitions(host, leases, facts)
     released = [replace(release_device(host, lease.share, facts), lease=lease) for lease in leases]
     prove(services, host, released, remember_facts(services, host))
 

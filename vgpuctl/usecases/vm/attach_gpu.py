@@ -26,6 +26,7 @@ from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.seats.licences import take_seat
 from vgpuctl.usecases.share.health_gate import refuse_sick
+from vgpuctl.usecases.share.partitions import refuse_other_gpus
 from vgpuctl.usecases.share.restore_shares import restore_shares
 from vgpuctl.usecases.share.shares import (
     build_shares,
@@ -75,6 +76,7 @@ def attach_gpu(services: Services, vm: Vm, gpu: GpuRequest, *, wish: PlugWish = 
     with services.store.reading() as session:
         refuse_growth_over_quota(session, vm.request, request, (), ())
     share = place_more(services, vm, gpu)
+    refuse_other_gpus(services, vm, [share])
     made = replace(vm, request=replace(vm.request, gpus=(replace(gpu, position=position),)))
     (lease,) = leases_of(made, Placement(vm.host, (share,)))
     has_released = vm.state is VmState.STOPPED and not without_leaving(own)

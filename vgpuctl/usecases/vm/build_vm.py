@@ -31,6 +31,7 @@ from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.share.cpu_pins import floating_on, keep_off_pinned_cpus
 from vgpuctl.usecases.share.health_gate import refuse_sick
+from vgpuctl.usecases.share.partitions import activate_partition, activation
 from vgpuctl.usecases.share.quarantine import start_domain
 from vgpuctl.usecases.share.release import release_shares
 from vgpuctl.usecases.share.shares import (
@@ -58,6 +59,7 @@ def _planned(
         for volume in made:
             session.intend_volume(volume)
     steps, undo = plan_leases(vm, leases, facts, rules_of(services, vm.host))
+    steps += activation(vm, leases, facts)
     rehearse_steps(services, host, steps)
     floating = floating_on(services, vm.host, facts)
     volumes = recorded_volumes(services, vm)
@@ -140,6 +142,7 @@ def build_vm(
         keep_off_pinned_cpus(services, host, facts)
     services.say(f"{vm.printed_name}: defined, starting")
     was_started = True
+    activate_partition(host, vm, leases, facts, undoing)
     start_domain(services, host, vm, leases)
     if any(one.kind is VolumeKind.ANSWERS for one in volumes):
         # At any later start, also by virsh, its installer asks before it writes.

@@ -14,6 +14,7 @@ from vgpuctl.specs.vm import check_request
 from vgpuctl.usecases.found.vm_values import sizes_of
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.share.partitions import refuse_other_gpus
 from vgpuctl.usecases.share.release import release_shares
 from vgpuctl.usecases.vm.pending_gpus import AT_STOP, BY_GUEST, detach_now, release_pending
 from vgpuctl.usecases.vm.plug_wish import PlugWish
@@ -60,6 +61,8 @@ def detach_gpu(
     left = gpus_of_positions([one for one in placed if one.position != position])
     request = check_request(replace(vm.request, gpus=left))
     refuse_resize(services, vm, request, "give up a GPU")
+    if lease is not None:
+        refuse_other_gpus(services, vm, [lease.share])
     reason = None if lease is None else _waits_for(services, vm, lease, own, wish)
     now = replace(vm, request=request)
     with operation(services, "detach-gpu", vm):

@@ -37,6 +37,7 @@ from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.share.cpu_pins import floating_on
 from vgpuctl.usecases.share.health_gate import refuse_sick
 from vgpuctl.usecases.share.held_shares import HeldFor, hold, release_held_for
+from vgpuctl.usecases.share.partitions import activate_partition
 from vgpuctl.usecases.share.release import as_off, release_ended
 from vgpuctl.usecases.share.shares import build_shares, check_leases, leases_of, plan_leases, rehearse_steps
 from vgpuctl.usecases.vm.live_move_end import (
@@ -215,6 +216,7 @@ def _prepare(
     looked = _look(services, plan, moved, leases)
     leases, facts, attachments = looked.leases, looked.facts, looked.attachments
     build_shares(there, looked.steps, looked.undo, undoing)
+    activate_partition(there, moved, leases, facts, undoing)
     images = images_on(services, there, moved, remember=True)
     undoing.push("volumes", lambda: drop_copies(services, vm, [moved.host]))
     volumes, paths = make_volumes_there(services, here, there, plan.volumes, images.base)

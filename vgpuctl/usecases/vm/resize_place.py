@@ -23,11 +23,11 @@ from vgpuctl.scheduler.host_rules import left_on
 from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.usecases.network.ports import attachments_of, with_attachments
-from vgpuctl.usecases.observed.capacities import capacity_of, read_promises, rules_of
+from vgpuctl.usecases.observed.capacities import capacity_of, open_to_its_own, read_promises, rules_of
 from vgpuctl.usecases.placement.reservations import with_promises
 from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.share.partitions import require_partition
 from vgpuctl.usecases.share.shares import leases_of, plan_leases
-from vgpuctl.usecases.vm.start_vm import open_to_its_own
 
 
 @dataclass(frozen=True)
@@ -136,6 +136,7 @@ class _Search:
         placed = place(wanted, [capacity], self._taken(kept))
         fresh = iter(placed.shares)
         shares = [at[one.position].share if one.position in at else next(fresh) for one in singles]
+        require_partition(shares, self.facts)
         numa = _numa(self.request, capacity, [one.numa_node for one in shares])
         has_released = self.vm.state is VmState.STOPPED and not self.own and bool(self.vm.request.gpus)
         there = Placement(self.vm.host, tuple(shares), numa=numa)

@@ -14,15 +14,13 @@ from vgpuctl.guests.libvirtd.saved_state import SavedState
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState, without_leaving
 from vgpuctl.model.network import Attachment
-from vgpuctl.model.numa import FLAT
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.vm import Hold, Vm, VmRequest, VmState
 from vgpuctl.model.volume import VolumeKind
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import as_one, place_together
-from vgpuctl.scheduler.guest_place import give_numa
 from vgpuctl.scheduler.place import place_again
-from vgpuctl.sharing.gate import refuse_closed_host, without_cordon
+from vgpuctl.sharing.gate import refuse_closed_host
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.carried_state import look_at_state, note_lost_state
 from vgpuctl.usecases.domain.guest_state import find_variables, refuse_other_build
@@ -34,7 +32,13 @@ from vgpuctl.usecases.image.image_gate import images_again
 from vgpuctl.usecases.image.volumes import recorded_volumes
 from vgpuctl.usecases.network.detached_ports import free_detached_ports
 from vgpuctl.usecases.network.ports import attachments_of, connect, with_attachments
-from vgpuctl.usecases.observed.capacities import cached_capacities, capacity_of, read_promises, rules_of
+from vgpuctl.usecases.observed.capacities import (
+    cached_capacities,
+    capacity_of,
+    open_to_its_own,
+    read_promises,
+    rules_of,
+)
 from vgpuctl.usecases.observed.observations import note_facts, note_state
 from vgpuctl.usecases.observed.strays import refuse_second_start
 from vgpuctl.usecases.placement.preemption import find_eviction
@@ -45,8 +49,9 @@ from vgpuctl.usecases.running.operations import operation, refuse_unsettled
 from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.seats.licences import refuse_without_seats, take_seat
-from vgpuctl.usecases.share.cpu_pins import floating_on, keep_off_pinned_cpus
+from vgpuctl.usecases.share.cpu_pins import floating_on, keep_off_pinned_cpus, record_numa
 from vgpuctl.usecases.share.health_gate import refuse_sick
+from vgpuctl.usecases.share.partitions import activate_partition, activation
 from vgpuctl.usecases.share.quarantine import start_domain
 from vgpuctl.usecases.share.release import release_shares
 from vgpuctl.usecases.share.restore_shares import lost_shares, noting_refusals, say_made_again
@@ -183,16 +188,6 @@ def _refuse_without_room(services: Services, vms: Sequence[Vm]) -> None:
         )
 
 
-def open_to_its_own(capacity: HostCapacity) -> HostCapacity:
-    """The host for VMs that have their disks there: maintenance, cordons and groups keep new VMs away, not these."""
-    return replace(
-        capacity,
-        constraints=replace(capacity.constraints, maintenance=None),
-        restrictions=without_cordon(capacity.restrictions),
-        groups=frozenset(),
-    )
-
-
 class _MadeRoom(Exception):
     """Other VMs of the host were preempted: its facts are to be read again."""
 
@@ -224,7 +219,7 @@ def _start(
         with services.store.transaction() as session:
             take_seat(session, vm, leases)
         if vm.numa is None:
-            vm = _record_numa(services, vm, leases, facts)
+            vm = record_numa(services, vm, leases, facts)
     refuse_sick(services, host, leases, host.agent.health())
     guest.check_nodes(vm, facts)
     if not vm.is_adopted:
@@ -232,7 +227,7 @@ def _start(
     guest.check_display(vm, leases, facts)
     steps, undo = plan_leases(vm, leases, facts, rules_of(services, vm.host))
     if services.rehearsal is not None and services.goes_on:
-        rehearse_steps(services, host, steps)
+        rehearse_steps(services, host, (*steps, *activation(vm, leases, facts)))
         services.rehearsal.would(vm.host, f"start domain {vm.domain_name}")
         _note_running(services, vm, leases, (), has_started=True)
         return vm
@@ -250,14 +245,20 @@ def _start(
         services.say(f"{vm.printed_name}: libvirt no longer starts it with its host")
     keep_off_pinned_cpus(services, host, facts)
     services.say(f"{vm.printed_name}: starting")
-    state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
-    if state is None or not state.is_active():
-        undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid))
-    was_started = True
+    was_started = _may_start(host, vm, leases, facts, undoing)
     start_domain(services, host, vm, leases)
     findings = guest.prove_running(services, host, vm, leases, boot_id=facts.boot_id)
     _note_running(services, vm, leases, findings, has_started=True)
     return vm
+
+
+def _may_start(host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts, undoing: Undo) -> bool:
+    """Activate the partition of the VM's GPUs, and have its guest ended by a rollback. Returns True."""
+    activate_partition(host, vm, leases, facts, undoing)
+    state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
+    if state is None or not state.is_active():
+        undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid))
+    return True
 
 
 def _note_running(
@@ -417,24 +418,6 @@ def _make_room(services: Services, request: VmRequest, capacity: HostCapacity, c
             failed.add(error.host)
         else:
             return True
-
-
-def _record_numa(services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> Vm:
-    """Give a VM that kept its shares its part of the NUMA nodes, where an older vgpuctl recorded none.
-
-    Its guest stays without NUMA nodes and its vCPUs float. Where the host was oversold before, it stays unrecorded.
-    """
-    with services.store.reading() as session:
-        promises = read_promises(session, without=[vm.uuid])
-        generation = session.generation(vm.host)
-    capacity = capacity_of(vm.host, facts, generation, promises, services.inventory)
-    numa, _ = give_numa(vm.request, capacity, [lease.share.numa_node for lease in leases], FLAT)
-    if numa is None or vm.is_adopted:
-        return vm
-    with services.store.transaction() as session:
-        session.bump_generation(vm.host, generation)
-        session.set_vm_numa(vm.uuid, numa)
-    return replace(vm, numa=numa)
 
 
 def _settle(services: Services, vm: Vm, before: Collection[str], undoing: Undo) -> None:

@@ -18,6 +18,7 @@ from vgpuctl.usecases.network.detached_ports import detached_ports
 from vgpuctl.usecases.observed.observations import note_state
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.share.partitions import end_partitions
 from vgpuctl.usecases.share.quarantine import quarantine_killed
 from vgpuctl.usecases.share.release import as_off, release_shares
 from vgpuctl.usecases.share.shares import describe_share
@@ -81,6 +82,8 @@ def stop_vm(
             problem = how.problem
             changed = changed or how.keep_s is not None
             _record_stopped(services, vm, leases, how, kept_until, has_shut_down=has_shut_down)
+            if vm.state is VmState.RUNNING and not how.releases:
+                end_partitions(services, services.host(vm.host), leases)
         if detached_ports(services, vm):
             free_left_ports(services, vm)
         leaving = [one for one in leases if how.releases or one.state is LeaseState.RELEASING]

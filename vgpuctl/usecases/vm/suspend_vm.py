@@ -22,6 +22,7 @@ from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.observed.observations import note_state
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import HostSession, Services
+from vgpuctl.usecases.share.partitions import end_partitions
 from vgpuctl.usecases.share.release import as_off, release_shares
 from vgpuctl.usecases.vm.pending_gpus import is_pending
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
@@ -131,6 +132,7 @@ def _record(services: Services, vm: Vm, leases: Sequence[Lease], how: Stop) -> N
                 session.set_lease_state(lease.id, LeaseState.BUILT)
         before, after = values_of(vm, leases), values_of(vm, leases, VmState.STOPPED)
         session.add_vm_event(EventKind.VM_SUSPENDED, vm, how.problem or "", before=before, after=after)
+    end_partitions(services, services.host(vm.host), leases)
     leaving = [one for one in leases if one.state is LeaseState.RELEASING]
     if leaving:
         release_shares(services, services.host(vm.host), leaving)

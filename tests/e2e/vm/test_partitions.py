@@ -1,0 +1,171 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Partitions of the NVSwitch fabric: active exactly while a VM runs with their GPUs, on hosts of both modes."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.libvirt_of import libvirt_of
+from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, SIZE, operator
+from tests.lab.simulated_fixtures import machine
+from vgpuctl.agent.facts import fabric_notes
+
+__all__ = ["operator"]
+
+FLEET = (3, "h100-sxm5/passthrough~fabric-shared*8,h100-sxm5~fabric-vgpu*8,h100-sxm5/passthrough*8")
+SHARED, VGPU, BARE = "sim-001", "sim-002", "sim-003"
+FORCED = ("--timeout", "0")
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(operator: Operator, fleet: lab.LabFolder) -> Iterator[None]:
+    """Every test ends with nothing to repair and no partition active."""
+    yield
+    for host in (SHARED, VGPU):
+        lab.faults.clear(host, folder=fleet)
+    operator.delete_all_vms()
+    assert operator.json("repair") == []
+    assert active(fleet, SHARED) == active(fleet, VGPU) == []
+
+
+def active(fleet: lab.LabFolder, host: str) -> list[int]:
+    return sorted(machine(fleet, host).state().fabric.active)
+
+
+def create(operator: Operator, name: str, gpu: str, *more: str) -> None:
+    operator.does("create-vm", name, *ACME, *SIZE, "--gpu", gpu, *more)
+
+
+@pytest.mark.parametrize(
+    ("host", "gpu", "number"),
+    [(SHARED, "passthrough:H100*2", 3), (SHARED, "passthrough", 7), (VGPU, "H100XM-80C*4", 1), (VGPU, "H100XM-80C", 7)],
+)
+def test_a_partition_is_active_while_its_vm_runs(
+    operator: Operator, fleet: lab.LabFolder, host: str, gpu: str, number: int
+) -> None:
+    create(operator, "web", gpu, "--host", host)
+    assert active(fleet, host) == [number]
+    rows = operator.json("check-vm", "web", *ACME)["findings"]
+    assert [(one["verdict"], one["subject"]) for one in rows if one["row"] == "partition"] == [("kept", str(number))]
+    for hold in ("keep", "release"):
+        operator.does("stop-vm", "web", *ACME, *FORCED, "--hold", hold)
+        assert active(fleet, host) == []
+        operator.does("start-vm", "web", *ACME)
+        assert active(fleet, host) == [number]
+    operator.does("restart-vm", "web", *ACME, *FORCED)
+    assert active(fleet, host) == [number]
+    if host == VGPU:
+        operator.does("suspend-vm", "web", *ACME)
+        assert active(fleet, host) == []
+        operator.does("resume-vm", "web", *ACME)
+        assert active(fleet, host) == [number]
+    operator.does("delete-vm", "web", *ACME, "--yes", *FORCED)
+    assert active(fleet, host) == []
+
+
+def test_the_end_of_a_guest_a_reboot_and_a_kill_leave_nothing_that_repair_does_not_mend(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    create(operator, "web", "passthrough:H100*2", "--host", SHARED)
+    create(operator, "db", "passthrough:H100*4", "--host", SHARED)
+    assert active(fleet, SHARED) == [2, 3]
+    with libvirt_of(operator.inventory, SHARED) as there:  # both guests end, and nobody tells vgpuctl
+        for name in ("web", "db"):
+            there.connection.lookupByName(f"acme.{name}").destroy()
+    found = [one["found"] for one in operator.json("repair", "--dry-run") if "NVSwitch" in one["found"]]
+    assert found == [f"partition {one} of the NVSwitch fabric is active, and no VM runs with it" for one in (2, 3)]
+    assert active(fleet, SHARED) == [2, 3]
+    operator.json("repair")
+    assert active(fleet, SHARED) == []
+    operator.does("start-vm", "web", "db", *ACME)
+    lab.simulated.reboot(SHARED, folder=fleet)
+    operator.json("repair")
+    assert active(fleet, SHARED) == []
+    operator.does("start-vm", "db", "web", *ACME)
+    assert active(fleet, SHARED) == [2, 3]
+
+
+@pytest.mark.parametrize("fault", ["fabric-restarted", "fabric-starting"])
+def test_a_fabric_manager_that_came_back_is_told_the_partitions(
+    operator: Operator, fleet: lab.LabFolder, fault: str
+) -> None:
+    create(operator, "web", "H100XM-80C*2", "--host", VGPU)
+    create(operator, "db", "H100XM-80C", "--host", VGPU)
+    lab.faults.begin(VGPU, fault, 1 if fault == "fabric-starting" else None, folder=fleet)
+    if fault == "fabric-starting":
+        with machine(fleet, VGPU).change() as state:
+            state.skipped_s += 1
+        rows = operator.run("check-vm", "web", *ACME, "--json")
+        assert rows.code
+    before = machine(fleet, VGPU).state().domains
+    operator.json("repair")
+    assert active(fleet, VGPU) == [3, 8]
+    assert machine(fleet, VGPU).state().domains == before, "the running VMs were not touched"
+    kinds = [one["kind"] for one in operator.json("list-events", "--kind", "partitions-set")]
+    assert kinds
+
+
+def test_without_fabric_manager_no_vm_starts_and_its_rows_are_not_looked_at(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    create(operator, "web", "passthrough:H100*2", "--host", SHARED)
+    lab.faults.begin(SHARED, "fabric-dead", folder=fleet)
+    rows = json.loads(operator.run("check-vm", "web", *ACME, "--json").out)["findings"]
+    assert [one["verdict"] for one in rows if one["row"] == "partition"] == ["not-looked-at"]
+    operator.does("list-gpus", "--refresh", "--limit", SHARED)
+    refused = operator.is_refused("create-vm", "db", *ACME, *SIZE, "--gpu", "passthrough", "--host", SHARED)
+    assert "Fabric Manager tells no partitions" in str(refused)
+    lab.faults.clear(SHARED, folder=fleet)
+    operator.json("repair")  # it came back, and waits to be told the partition of the VM that runs
+    assert active(fleet, SHARED) == [3]
+    operator.does("list-gpus", "--refresh", "--limit", SHARED)
+    create(operator, "db", "passthrough", "--host", SHARED)
+
+
+@pytest.mark.parametrize(
+    ("host", "gpu", "said"),
+    [
+        (SHARED, "passthrough:H100*3", "no partition of its NVSwitch fabric has 3 GPUs"),
+        (VGPU, "H100XM-40C", "leaves room for other vGPUs"),
+        (BARE, "passthrough:H100*8", "fabric: {mode: shared}"),
+    ],
+)
+def test_what_would_not_compute_is_refused_with_what_to_do(operator: Operator, host: str, gpu: str, said: str) -> None:
+    done = operator.run("create-vm", "web", *ACME, *SIZE, "--gpu", gpu, "--host", host)
+    assert done.code
+    assert said in done.err
+    assert "Traceback" not in done.err
+
+
+def test_gpus_are_chosen_so_that_large_partitions_stay(operator: Operator, fleet: lab.LabFolder) -> None:
+    create(operator, "one", "passthrough", "--host", SHARED)
+    create(operator, "two", "passthrough", "--host", SHARED)
+    assert active(fleet, SHARED) == [7, 9]  # modules 1 and 3, a pair on this board
+    create(operator, "pair", "passthrough:H100*2", "--host", SHARED)
+    create(operator, "four", "passthrough:H100*4", "--host", SHARED)
+    assert active(fleet, SHARED) == [2, 4, 7, 9]
+    done = operator.run("create-vm", "more", *ACME, *SIZE, "--gpu", "passthrough", "--host", SHARED)
+    assert done.code
+
+
+def test_a_partition_does_not_change_under_a_vm_and_a_resize_takes_another(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    create(operator, "web", "passthrough:H100*2", "--host", SHARED)
+    assert "one partition of the NVSwitch fabric" in operator.run("attach-gpu", "web", "passthrough", *ACME).err
+    assert "one partition of the NVSwitch fabric" in operator.run("detach-gpu", "web", "0", *ACME).err
+    operator.does("resize-vm", "web", *ACME, "--gpu", "passthrough:H100*4", "--restart", "--shutdown-timeout", "0")
+    assert active(fleet, SHARED) == [1]
+    operator.does("resize-vm", "web", *ACME, "--gpu", "passthrough:H100", "--restart", "--shutdown-timeout", "0")
+    assert len(active(fleet, SHARED)) == 1
+
+
+def test_modules_are_noted_before_a_vm_has_the_cards(operator: Operator, fleet: lab.LabFolder) -> None:
+    create(operator, "web", "passthrough:H100*8", "--host", SHARED)
+    assert (machine(fleet, SHARED).root / fabric_notes.PATH.lstrip("/")).exists()
+    seen = operator.json("inspect-host", SHARED)
+    assert [gpu["topology"]["module"] for gpu in seen["gpus"]] == list(range(1, 9))
+    assert [one["vm"] is not None for one in seen["fabric_manager"]["partitions"] if one["is_active"]] == [True]

@@ -1,0 +1,128 @@
+# SPDX-License-Identifier: Apache-2.0
+"""NVSwitch partitions as VMs need them: which GPUs of a host compute together, and which shares need that.
+
+On a host whose Fabric Manager has FABRIC_MODE 1 or 2 a guest's `cuInit` answers 802 until the partition of exactly its
+GPUs is active (fabric reference 4.1). Each partition gives a GPU to one VM; MIG-backed vGPUs need none (day2 6.5).
+"""
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.fabric import FabricManagerFacts, FabricPartition
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+
+
+class FabricMode(IntEnum):
+    """FABRIC_MODE: BARE for the host itself or one VM with all GPUs and NVSwitches, SHARED for VMs with whole GPUs."""
+
+    BARE = 0
+    SHARED = 1
+    VGPU = 2
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A partition by its number. modules: its GPUs. failed: those of them that have lost NVLinks."""
+
+    number: int
+    modules: frozenset[int]
+    failed: frozenset[int] = frozenset()
+
+    @property
+    def works(self) -> bool:
+        """True if all NVLinks that it needs are there."""
+        return not self.failed
+
+
+@dataclass(frozen=True)
+class OnFabric:
+    """The place of one GPU on the fabric of its host.
+
+    module: its number, None where nobody knows it. problem: why Fabric Manager tells no partitions. partitions: those
+    with this GPU. active: the number of the one that is active. loss: what the fabric loses if the GPU alone is given
+    away (`loss_of`). chosen: the GPUs among which the search is for now, None for any.
+    """
+
+    mode: int | None
+    module: int | None
+    problem: str | None
+    partitions: tuple[Partition, ...]
+    active: int | None = None
+    loss: float = 0.0
+    chosen: frozenset[int] | None = None
+
+    def sizes(self) -> tuple[int, ...]:
+        """How many GPUs the partitions with this one have."""
+        return tuple(sorted({len(one.modules) for one in self.partitions}))
+
+
+def has_nvswitch(gpu: Gpu) -> bool:
+    """True if the GPU's NVLinks lead to NVSwitches; the catalogue answers where the driver does not tell."""
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    links = None if gpu.topology is None else gpu.topology.nvlinks
+    if links:
+        return any(one.peer_kind == "switch" for one in links)
+    return board is not None and board.nvlink is not None and board.nvlink.topology.startswith("nvswitch")
+
+
+def on_fabric(gpu: Gpu, facts: HostFacts) -> OnFabric | None:
+    """Where a GPU is on the fabric; None for one without NVSwitch, or on a host without Fabric Manager."""
+    manager = facts.fabric_manager
+    if manager is None or not has_nvswitch(gpu):
+        return None
+    module = _module(gpu)
+    listed = [one for one in manager.partitions or () if module in one.modules]
+    return OnFabric(
+        manager.mode,
+        module,
+        manager.problem,
+        tuple(map(_partition, listed)),
+        next((one.number for one in listed if one.is_active), None),
+    )
+
+
+def _module(gpu: Gpu) -> int | None:
+    return None if gpu.topology is None else gpu.topology.module
+
+
+def _partition(told: FabricPartition) -> Partition:
+    failed = frozenset(gpu.module for gpu in told.gpus if gpu.links < gpu.most_links)
+    return Partition(told.number, told.modules, failed)
+
+
+def partition_of(gpus: Collection[str], facts: HostFacts) -> FabricPartition | None:
+    """The partition of exactly these GPUs as Fabric Manager lists it; None where it lists none or a GPU is unknown."""
+    modules = {_module(gpu) for gpu in facts.gpus if gpu.address in gpus}
+    listed = () if facts.fabric_manager is None else facts.fabric_manager.partitions or ()
+    return next((one for one in listed if one.modules == modules and len(gpus) == len(modules)), None)
+
+
+def loss_of(given: frozenset[int], partitions: Iterable[Partition], free: Collection[int]) -> float:
+    """What giving these GPUs away takes from the fabric: partitions that could be activated, the largest first.
+
+    free: the GPUs that nobody uses. Two of a size weigh less than one of the next larger size.
+    """
+    lost: dict[int, int] = {}
+    sizes = set()
+    for one in partitions:
+        sizes.add(len(one.modules))
+        if one.works and one.modules <= set(free) and one.modules & given:
+            lost[len(one.modules)] = lost.get(len(one.modules), 0) + 1
+    total = 0.0
+    for size in sorted(sizes, reverse=True):
+        total = total * 64 + lost.get(size, 0)
+    return total
+
+
+def without_active(manager: FabricManagerFacts | None, gpus: Sequence[Gpu]) -> FabricManagerFacts | None:
+    """Fabric Manager as it would tell after the VMs that have these GPUs have given them back."""
+    if manager is None or not manager.partitions:
+        return manager
+    modules = {_module(gpu) for gpu in gpus}
+    partitions = tuple(
+        replace(one, is_active=False, vm=None) if one.is_active and one.modules & modules else one
+        for one in manager.partitions
+    )
+    return replace(manager, partitions=partitions)

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which shares need a partition of the NVSwitch fabric, and why a GPU cannot give one that would compute."""
+
+from collections.abc import Iterable
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.fabric import UsedPartition
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.model.lease import Share
+from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.fabric import FabricMode, OnFabric, on_fabric
+from vgpuctl.sharing.gpu_state import GpuState, max_instances_of
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import kind_of, takes_card
+from vgpuctl.sharing.offer import Refusal, ShareRequest
+
+_WORDS = {FabricMode.SHARED: "shared", FabricMode.VGPU: "vgpu"}
+
+
+def needs_partition(share: Share) -> bool:
+    """True if a share of a GPU on the fabric computes only in an active partition."""
+    takes = kind_of(share.sharing).takes
+    return takes is Takes.CARD or (takes is Takes.VGPU and not catalog.is_mig_backed(share.profile))
+
+
+def used_partition(shares: Iterable[Share], facts: HostFacts, vm_uuid: str) -> UsedPartition | None:
+    """The partition that a VM with these shares needs; None for one that needs none."""
+    on_it = {gpu.address for gpu in facts.gpus if on_fabric(gpu, facts) is not None}
+    needing = sorted((one for one in shares if one.gpu in on_it and needs_partition(one)), key=lambda one: one.gpu)
+    if not needing:
+        return None
+    vfs = tuple(one.function for one in needing if one.function != one.gpu)
+    return UsedPartition(tuple(one.gpu for one in needing), vfs, vm_uuid)
+
+
+def refuse_partition(share_request: ShareRequest, share: Share, state: GpuState) -> Refusal | None:
+    """Say why no partition would serve a share, None where one may, or the share needs none."""
+    fabric = state.fabric
+    if fabric is None or not needs_partition(share):
+        return None
+    return (
+        _refuse_mode(fabric, share, state)
+        or _refuse_unknown(fabric, state)
+        or _refuse_part(share, state)
+        or _refuse_sizes(share_request.together, fabric)
+        or _refuse_active(fabric, state)
+    )
+
+
+def _refuse_mode(fabric: OnFabric, share: Share, state: GpuState) -> Refusal | None:
+    wanted = FabricMode.SHARED if takes_card(share) else FabricMode.VGPU
+    if fabric.mode == wanted:
+        return None
+    what = "a whole GPU" if takes_card(share) else "a vGPU"
+    mode = "no FABRIC_MODE" if fabric.mode is None else f"FABRIC_MODE {fabric.mode}"
+    return Refusal(
+        Code.FABRIC_MODE,
+        f"Fabric Manager has {mode}, in which the guest of {what} finds no GPU that computes",
+        f"declare `fabric: {{mode: {_WORDS[wanted]}}}` for {state.host} and run `vgpuctl apply-hosts --disrupt`",
+    )
+
+
+def _refuse_unknown(fabric: OnFabric, state: GpuState) -> Refusal | None:
+    if fabric.problem is not None:
+        return Refusal(
+            Code.FABRIC_MANAGER,
+            f"Fabric Manager tells no partitions: {fabric.problem}",
+            "have it run; `vgpuctl repair` tells one that was restarted the partitions of running VMs",
+        )
+    if fabric.module is None:
+        return Refusal(
+            Code.FABRIC_MANAGER,
+            "nobody knows which GPU of the baseboard it is: NVML tells it while NVIDIA's driver has the card",
+            f"bind it to NVIDIA's driver, then run `vgpuctl inspect-host {state.host}`",
+        )
+    return None
+
+
+def _refuse_part(share: Share, state: GpuState) -> Refusal | None:
+    """A partition gives a GPU's NVLinks to one VF: a second vGPU beside it would be in none."""
+    if takes_card(share):
+        return None
+    offered = next((one for one in state.gpu.types if one.type_id == share.type_id), None)
+    most = None if offered is None else max_instances_of(offered, state.board)
+    if most == 1:
+        return None
+    return Refusal(
+        Code.NO_PARTITION,
+        f"{share.profile} leaves room for other vGPUs, and a partition of the fabric gives the GPU to one VM",
+        "ask for the type with all of its memory, or for a MIG-backed one, which needs no partition",
+    )
+
+
+def _refuse_sizes(together: int | None, fabric: OnFabric) -> Refusal | None:
+    if together is None:
+        return None
+    fitting = [one for one in fabric.partitions if len(one.modules) == together]
+    sizes = ", ".join(map(str, fabric.sizes())) or "no"
+    if not fitting:
+        return Refusal(
+            Code.NO_PARTITION,
+            f"no partition of its NVSwitch fabric has {together} GPUs; those with this GPU have {sizes}",
+            f"ask for as many GPUs as a partition has: {sizes}" if fabric.partitions else None,
+        )
+    if not any(one.works for one in fitting):
+        modules = ", ".join(str(module) for module in sorted(set().union(*(one.failed for one in fitting))))
+        return Refusal(
+            Code.FABRIC_LINKS,
+            f"each partition of {together} GPUs with it has GPUs that have lost NVLinks: module {modules}",
+            "reset or replace them; a partition of one GPU needs no NVLink",
+        )
+    return None
+
+
+def _refuse_active(fabric: OnFabric, state: GpuState) -> Refusal | None:
+    if fabric.active is not None and not state.lease_holders:
+        return Refusal(
+            Code.PARTITION_ACTIVE,
+            f"partition {fabric.active} with it is active, and no VM of the store has it",
+            f"`vgpuctl repair` deactivates it if vgpuctl activated it, else `fmpm -d {fabric.active}` on {state.host}",
+        )
+    if fabric.chosen is not None and fabric.module not in fabric.chosen:
+        return Refusal(Code.NO_PARTITION, "it is not in the partition that is looked at")
+    return None

@@ -7,13 +7,14 @@ equals (`sharing.fabric.loss_of`; tests/bench/partitions.py compares with the ex
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import lru_cache
 from typing import NamedTuple
 
 from vgpuctl import catalog
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Share
 from vgpuctl.scheduler.scarcity import is_untouched
-from vgpuctl.sharing.fabric import OnFabric, Partition, loss_of
+from vgpuctl.sharing.fabric import OnFabric, Partition, board_has_nvswitch, loss_of
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
@@ -38,10 +39,19 @@ def sizes_of(requests: Sequence[GpuRequest]) -> Sizes:
     return Sizes(sum(one is True for one in needs), sum(one is not False for one in needs))
 
 
+@lru_cache(maxsize=1024)
 def _needs(request: GpuRequest) -> bool | None:
-    if request.sharing is not None:
-        return kind_of(request.sharing).takes is Takes.CARD
-    return None if request.profile is None else not catalog.is_mig_backed(request.profile)
+    """Tell whether a share needs a partition on a GPU with NVSwitch; None where only the chosen type tells."""
+    profile, boards = request.profile, None if request.board is None else catalog.boards_named(request.board)
+    if request.sharing is None and profile is None:
+        return None
+    if profile is not None:
+        if catalog.is_mig_backed(profile):
+            return False
+        boards = catalog.boards_with_type(profile)
+    elif request.sharing is not None and kind_of(request.sharing).takes is not Takes.CARD:
+        return False
+    return not boards or any(map(board_has_nvswitch, boards))
 
 
 def has_partitions(states: Sequence[GpuState]) -> bool:

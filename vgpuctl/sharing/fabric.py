@@ -64,7 +64,12 @@ def has_nvswitch(gpu: Gpu) -> bool:
     links = None if gpu.topology is None else gpu.topology.nvlinks
     if links:
         return any(one.peer_kind == "switch" for one in links)
-    return board is not None and board.nvlink is not None and board.nvlink.topology.startswith("nvswitch")
+    return board is not None and board_has_nvswitch(board)
+
+
+def board_has_nvswitch(board: catalog.Board) -> bool:
+    """True if NVLinks of the model lead to NVSwitches."""
+    return board.nvlink is not None and board.nvlink.topology.startswith("nvswitch")
 
 
 def on_fabric(gpu: Gpu, facts: HostFacts) -> OnFabric | None:

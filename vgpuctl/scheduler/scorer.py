@@ -108,12 +108,12 @@ Price = tuple[float, ...]
 missing, the host's and the GPU's score, the loss of the NVSwitch fabric, then the waste. What is left equal goes by
 host name and GPU address.
 
-Under `fragmentation` alone: 0, preferred labels that are missing, whole cards that could have been shared, the loss in
-MiB, the loss of the fabric, other untouched GPUs of the host when one is opened, what is left on the GPU, the part of
+Under `fragmentation` alone: 0, preferred labels that are missing, whole cards that could have been shared, the loss of
+the fabric, the loss in MiB, other untouched GPUs of the host when one is opened, what is left on the GPU, the part of
 the loss that comes from opening a GPU.
 """
 
-LOSS = 3
+LOSS = 4
 """Where the loss stands in a price under `fragmentation`."""
 
 OPENING = -1
@@ -173,7 +173,7 @@ class Scorer:
         if self.is_least_waste:
             could_be_shared = offer.waste[0] if takes_card(offer.share) else 0
             loss = loss_of(offer, state, int(free))
-            return (0, missing, could_be_shared, loss.total, fabric, free, *offer.waste[2:], loss.opening)
+            return (0, missing, could_be_shared, fabric, loss.total, free, *offer.waste[2:], loss.opening)
         size = offer.waste[0] if by_size else 0
         total = 0.0
         for name, weight in self.policy.parts:
@@ -192,7 +192,7 @@ class Scorer:
         if self.is_least_waste and shares:
             all_whole = all(takes_card(one) for one in shares)
             loss, beside = loss_of_all(shares, states)
-            return (0, missing, waste[0] if all_whole else 0, loss.total, fabric, beside, *waste[2:], loss.opening)
+            return (0, missing, waste[0] if all_whole else 0, fabric, loss.total, beside, *waste[2:], loss.opening)
         total = 0.0
         for name, weight in self.policy.parts:
             if name in _OF_HOST:

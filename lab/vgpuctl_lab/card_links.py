@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The NVLinks of a lab host, as plain values: every agent on every simulated host loads them."""
 
+import re
 from dataclasses import dataclass
+from pathlib import Path
 
 
 @dataclass(frozen=True)
@@ -26,6 +28,7 @@ class CardLinks:
 
 NO_LINKS = CardLinks()
 FABRIC_CONFIG = "/usr/share/nvidia/nvswitch/fabricmanager.cfg"
+_SETTING = re.compile(r"^[ \t]*([A-Z_]+)[ \t]*=[ \t]*(\S*)", re.MULTILINE)
 
 
 def fabric_config(mode: int) -> str:
@@ -34,3 +37,17 @@ def fabric_config(mode: int) -> str:
         f"FABRIC_MODE={mode}\nFABRIC_MODE_RESTART={int(mode > 0)}\nSTATE_FILE_NAME=/tmp/fabricmanager.state\n"
         "FM_CMD_BIND_INTERFACE=127.0.0.1\nFM_CMD_PORT_NUMBER=6666\nFM_CMD_UNIX_SOCKET_PATH=\nUNIX_SOCKET_PATH=\n"
     )
+
+
+def fabric_settings(root: Path) -> dict[str, str]:
+    """Fabric Manager's configuration on the disk; the last of two values counts."""
+    try:
+        return dict(_SETTING.findall((root / FABRIC_CONFIG.lstrip("/")).read_text()))
+    except FileNotFoundError:
+        return {}
+
+
+def configured_mode(root: Path) -> int:
+    """FABRIC_MODE of the configuration."""
+    value = fabric_settings(root).get("FABRIC_MODE", "")
+    return int(value) if value.isdecimal() else 0

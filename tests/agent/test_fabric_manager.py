@@ -247,6 +247,7 @@ def test_it_is_reached_where_its_configuration_says(tmp_path: Path) -> None:
     config.write_text(fabric_config(1) + "FM_CMD_UNIX_SOCKET_PATH=/run/s\nUNIX_SOCKET_PATH=/run/s\n")
     assert code_of(machine, "partitions") == ProblemCode.FABRIC_WRONG_SOCKET
     config.unlink()
+    machine.run("systemctl", "restart", SERVICE)
     assert code_of(machine, "partitions") == ProblemCode.FABRIC_NOT_SUPPORTED
 
 

@@ -9,6 +9,7 @@ from vgpuctl.agent import changes, facts
 ELSEWHERE = {
     "certificate": "a file is compared with the wanted bytes; facts/ovn.py says whether there is one",
     "driver": "a function's driver is part of its identity, in facts/pci.py",
+    "fabric_mode": "the mode is one reading with the partitions, in facts/fabric.py",
     "gpu_instance": "the GPU instances are one reading with the MIG mode, in facts/mig.py and facts/nvml_mig.py",
     "gpu_reset": "a reset leaves nothing to read but the MIG mode that it makes current",
     "heterogeneous": "the mode is read by NVML with the card's other values, in facts/nvml_vgpu.py",

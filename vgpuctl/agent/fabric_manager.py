@@ -123,6 +123,16 @@ def read_settings(host: Host) -> Dict[str, str]:
     return dict(_SETTING.findall(host.read_optional(CONFIG) or ""))
 
 
+def read_version(host: Host) -> Optional[str]:
+    """Return the version of Fabric Manager's program, None where it is not there or does not tell."""
+    try:
+        told = host.run([_PROGRAM, "--version"], timeout_s=10)
+    except Problem:
+        return None
+    found = _VERSION.search(told.output + told.errors)
+    return found[1] if found else None
+
+
 class FabricManager:
     """A connection to the host's Fabric Manager; use it as a context manager."""
 
@@ -256,15 +266,10 @@ class FabricManager:
 
     def _different_versions(self) -> Optional[str]:
         """Say how its version differs from the driver's, in which case it does not start; None if it does not."""
-        driver = (self._host.read_optional(_DRIVER_VERSION) or "").strip()
-        try:
-            told = self._host.run([_PROGRAM, "--version"], timeout_s=10)
-        except Problem:
+        driver, own = (self._host.read_optional(_DRIVER_VERSION) or "").strip(), read_version(self._host)
+        if not driver or own is None or own == driver:
             return None
-        own = _VERSION.search(told.output + told.errors)
-        if not driver or own is None or own[1] == driver:
-            return None
-        return f"Fabric Manager is of version {own[1]}, the driver of version {driver}"
+        return f"Fabric Manager is of version {own}, the driver of version {driver}"
 
 
 _SAME_VERSION = "install Fabric Manager, its development package and the driver in one version, and restart it"

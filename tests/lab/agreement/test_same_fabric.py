@@ -23,7 +23,7 @@ from vgpuctl.agent.fabric_manager import (
     PartitionList,
     PciDevice,
 )
-from vgpuctl_lab.card_links import fabric_config
+from vgpuctl_lab.card_links import configured_mode, fabric_config
 from vgpuctl_lab.card_table import card_table
 from vgpuctl_lab.simulated.machine import fabric_manager
 from vgpuctl_lab.simulated.machine.nvml import SimulatedNvml
@@ -111,6 +111,8 @@ class Simulated:
 
     def configure(self, text: str) -> None:
         (self.machine.files.root / CONFIG.lstrip("/")).write_text(text)
+        with self.machine.files.change() as state:
+            state.fabric.mode = configured_mode(self.machine.files.root)  # an emulated host has it at once
 
     def pass_time(self, seconds: int) -> None:
         with self.machine.files.change() as state:
@@ -123,7 +125,7 @@ class Simulated:
     def start(self, *, keeps_partitions: bool, starting_s: int) -> None:
         with self.machine.files.change() as state:
             fabric_manager.settle(state)
-            fabric_manager.start(state, keeps_partitions=keeps_partitions, starting_s=starting_s)
+            fabric_manager.start(self.machine.files, state, keeps_partitions=keeps_partitions, starting_s=starting_s)
 
 
 def pci_device(address: str) -> PciDevice:

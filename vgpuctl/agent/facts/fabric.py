@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fabric Manager's mode, and whether a GPU behind NVSwitch can compute (fabric reference)."""
 
-from typing import Optional, Tuple
+from typing import Dict, Optional, Tuple
 
-from vgpuctl.agent.fabric_manager import FabricManager, address_of, read_settings
-from vgpuctl.agent.facts import fabric_notes
+from vgpuctl.agent.fabric_manager import CONFIG, FabricManager, address_of, read_settings
+from vgpuctl.agent.facts import fabric_notes, services
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.fabric import FabricManagerFacts, FailedDevice
+from vgpuctl.agent.wire.fabric import UNIT, FabricManagerFacts, FailedDevice
 from vgpuctl.agent.wire.facts import FabricFacts
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import replace
 
 _MOST_DIGITS = 18
+# When the unit was last begun, before its program read anything: microseconds of CLOCK_MONOTONIC, 0 for never.
+_BEGUN = "InactiveExitTimestampMonotonic"
 
 _WITH_PARTITIONS = (1, 2)
 
@@ -28,17 +30,46 @@ def read_manager(host: Host) -> Optional[FabricManagerFacts]:
     settings = read_settings(host)
     if not settings:
         return None
-    mode, address = read_mode(host), address_of(settings)
-    if mode not in _WITH_PARTITIONS:
-        return FabricManagerFacts(mode, address)
+    is_active, needs_restart = read_run(host)
+    found = FabricManagerFacts(
+        read_mode(host),
+        address_of(settings),
+        keeps_partitions=keeps_partitions(settings),
+        is_active=is_active,
+        needs_restart=needs_restart,
+    )
+    if found.mode not in _WITH_PARTITIONS:
+        return found
     try:
         with FabricManager(host) as manager:
             partitions, failed = manager.partitions(), _read_failed(manager)
         noted = {one.number: one.used.vm for one in fabric_notes.read(host).partitions}
         partitions = tuple(replace(one, vm=noted.get(one.number)) if one.is_active else one for one in partitions)
-        return FabricManagerFacts(mode, address, partitions, failed)
+        return replace(found, partitions=partitions, failed=failed)
     except Problem as problem:
-        return FabricManagerFacts(mode, address, problem=f"{problem.message}; {problem.hint}")
+        return replace(found, problem=f"{problem.message}; {problem.hint}")
+
+
+def keeps_partitions(settings: Dict[str, str]) -> bool:
+    """Tell whether a restarted Fabric Manager waits to be told its active partitions instead of ending them."""
+    return settings.get("FABRIC_MODE_RESTART") == "1"
+
+
+def read_run(host: Host) -> Tuple[Optional[bool], Optional[bool]]:
+    """Tell whether systemd runs Fabric Manager, and whether its configuration was written after its start.
+
+    None, None where systemd does not run the host or has no such service. The second is None for a service that never
+    ran in this boot. A file that was put in place with an older time of change counts as written then. Raises Problem.
+    """
+    if not services.has_systemd(host):
+        return None, None
+    states = services.read_states(host, UNIT, _BEGUN)
+    if states["LoadState"] == "not-found":
+        return None, None
+    is_active, begun_us, written = states["ActiveState"] == "active", states.get(_BEGUN, ""), host.stamp(CONFIG)
+    if not begun_us.isdecimal() or len(begun_us) > _MOST_DIGITS or not int(begun_us) or written is None:
+        return is_active, None
+    return is_active, written[1] / 1e9 > host.now() - host.uptime() + int(begun_us) / 1e6
 
 
 def _read_failed(manager: FabricManager) -> Optional[Tuple[FailedDevice, ...]]:

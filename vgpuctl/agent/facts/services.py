@@ -39,11 +39,11 @@ def read(host: Host) -> Optional[Tuple[ServiceFacts, ...]]:
     return tuple(sorted(found, key=lambda one: one.name))
 
 
-def read_states(host: Host, name: str) -> Dict[str, str]:
+def read_states(host: Host, name: str, *more: str) -> Dict[str, str]:
     """Return what systemd says of one unit: LoadState (`loaded`, `not-found`), ActiveState, UnitFileState (`enabled`,
-    `disabled`, `static`, empty for none). Raises Problem.
+    `disabled`, `static`, empty for none), and more properties where systemd tells them. Raises Problem.
     """
-    argv = [SYSTEMCTL, "show", *(f"--property={key}" for key in _STATES), "--", name]
+    argv = [SYSTEMCTL, "show", *(f"--property={key}" for key in (*_STATES, *more)), "--", name]
     done = host.run(argv, timeout_s=_TIMEOUT_S)
     pairs = (line.partition("=") for line in done.output.splitlines())
     states = {key: value for key, equals, value in pairs if equals}

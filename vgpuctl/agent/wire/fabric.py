@@ -5,6 +5,8 @@ from typing import ClassVar, FrozenSet, Optional, Tuple
 
 from vgpuctl.agent.wire.values import dataclass
 
+UNIT = "nvidia-fabricmanager.service"
+
 
 @dataclass(frozen=True)
 class FabricGpu:
@@ -56,6 +58,8 @@ class FabricManagerFacts:
     mode: FABRIC_MODE: 0 for the host itself or one VM with all GPUs, 1 for VMs with whole GPUs, 2 for VMs with vGPUs;
     None where the configuration names none. address: where it listens. partitions, failed: None where it was not asked,
     in mode 0, or did not answer; problem says why then.
+    keeps_partitions: FABRIC_MODE_RESTART is 1. is_active: systemd runs it; needs_restart: it was started before its
+    configuration was last written. Both are None where systemd does not tell.
     """
 
     mode: Optional[int]
@@ -63,6 +67,9 @@ class FabricManagerFacts:
     partitions: Optional[Tuple[FabricPartition, ...]] = None
     failed: Optional[Tuple[FailedDevice, ...]] = None
     problem: Optional[str] = None
+    keeps_partitions: bool = False
+    is_active: Optional[bool] = None
+    needs_restart: Optional[bool] = None
 
 
 @dataclass(frozen=True)

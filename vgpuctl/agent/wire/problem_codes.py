@@ -150,6 +150,10 @@ class ProblemCode(str, Enum):
     # Fabric Manager
     FABRIC_LIBRARY_MISSING = "fabric-library-missing"
     """The SDK of Fabric Manager, libnvfm.so.1, is not installed."""
+    FABRIC_MANAGER_MISSING = "fabric-manager-missing"
+    """Fabric Manager's configuration is not there: its package is not installed."""
+    FABRIC_IN_USE = "fabric-in-use"
+    """Fabric Manager is not restarted while a VM has a GPU or a partition is active."""
     FABRIC_UNREACHABLE = "fabric-unreachable"
     """Fabric Manager does not run, or listens elsewhere."""
     FABRIC_WRONG_SOCKET = "fabric-wrong-socket"

@@ -163,6 +163,30 @@ class SetHugepages:
 
 
 @dataclass(frozen=True)
+class SetFabricMode:
+    """Write FABRIC_MODE and FABRIC_MODE_RESTART into Fabric Manager's configuration.
+
+    mode: 0 for the host itself, 1 for VMs with whole GPUs, 2 for VMs with vGPUs. keeps_partitions: a restart of Fabric
+    Manager keeps its partitions. Fabric Manager reads the file when it starts: RestartFabricManager has it read.
+    """
+
+    op: ClassVar[str] = "fabric.set-mode"
+    mode: int
+    keeps_partitions: bool
+
+
+@dataclass(frozen=True)
+class RestartFabricManager:
+    """Have Fabric Manager run with its configuration, and wait until it answers.
+
+    It is restarted where it does not run or was started before the configuration was written. That is Problem
+    "fabric-in-use" while a VM has a GPU or a partition is active.
+    """
+
+    op: ClassVar[str] = "fabric.restart"
+
+
+@dataclass(frozen=True)
 class Chassis:
     """The host as OVN's chassis in Open vSwitch's database; empty text for unset values.
 
@@ -238,6 +262,8 @@ Step = Union[
     SetVgpuScheduler,
     SetServiceActive,
     SetHugepages,
+    SetFabricMode,
+    RestartFabricManager,
     SetOvnDaemon,
     SetOvnChassis,
     SetUplinkBridge,
@@ -261,6 +287,8 @@ STEPS = (
     SetVgpuScheduler,
     SetServiceActive,
     SetHugepages,
+    SetFabricMode,
+    RestartFabricManager,
     SetOvnDaemon,
     SetOvnChassis,
     SetUplinkBridge,

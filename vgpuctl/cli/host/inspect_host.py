@@ -116,6 +116,8 @@ def _fabric(manager: "FabricManagerFacts") -> str:
     from vgpuctl.model.plural import counted
 
     told = f"FABRIC_MODE {'not set' if manager.mode is None else manager.mode}"
+    if manager.needs_restart and manager.is_active:
+        told += " (restart pending: written after Fabric Manager was started)"
     if manager.problem is not None:
         return f"{told}; {manager.problem}"
     if manager.partitions is None:

@@ -13,6 +13,8 @@ from vgpuctl.agent.wire.steps import (
     HashRom,
     ResetFunction,
     ResetGpu,
+    RestartFabricManager,
+    SetFabricMode,
     SetHeterogeneousMode,
     SetHugepages,
     SetMigMode,
@@ -73,6 +75,10 @@ WORDS: Mapping[type, Callable[[Any], str]] = {
     ),
     SetServiceActive: lambda step: f"{'start' if step.active else 'stop'} {step.name}",
     SetHugepages: lambda step: f"have {step.count} huge pages of {format_page_size(step.size_kib)}",
+    SetFabricMode: lambda step: (
+        f"write FABRIC_MODE={step.mode} and FABRIC_MODE_RESTART={int(step.keeps_partitions)} for Fabric Manager"
+    ),
+    RestartFabricManager: lambda step: "restart Fabric Manager where it does not run with its configuration",
     SetOvnDaemon: lambda step: f"{'start' if step.active else 'stop'} OVN's {step.part}",
     SetOvnChassis: lambda step: f"have the OVN chassis as before: {step.chassis}",
     SetUplinkBridge: _uplink,

@@ -10,6 +10,8 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetVfParams
 from vgpuctl.agent.wire.steps import (
     BindDriver,
+    RestartFabricManager,
+    SetFabricMode,
     SetHugepages,
     SetOvnChassis,
     SetOvnDaemon,
@@ -205,6 +207,8 @@ def _targets(step: Step) -> tuple[str, ...]:
         return (step.name,)
     if isinstance(step, SetHugepages):
         return (f"hugepages-{step.size_kib}kB",)
-    if isinstance(step, SetOvnDaemon | SetOvnChassis | SetUplinkBridge | TakeOutUplink):
+    if isinstance(
+        step, SetOvnDaemon | SetOvnChassis | SetUplinkBridge | TakeOutUplink | SetFabricMode | RestartFabricManager
+    ):
         return ()  # a VM's shares need none of these
     return step.addresses if isinstance(step, BindDriver) else (step.address,)

@@ -6,11 +6,12 @@ user guide; docs/lab.md says what nobody has seen.
 """
 
 import re
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from vgpuctl_lab.card_links import FABRIC_CONFIG
+from vgpuctl_lab.card_links import configured_mode, fabric_settings
 from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.state import FABRIC_MANAGER, MachineFolder, State
 
@@ -33,7 +34,6 @@ _CONNECT_V1, _CONNECT_V2 = 268 | 1 << 24, 272 | 2 << 24
 _PARTITION_LIST, _ACTIVATED_LIST = 131_852 | 1 << 24, 264 | 1 << 24
 _FAILED_DEVICES, _UNSUPPORTED_LIST = 10_428 | 1 << 24, 4_616 | 1 << 24
 _ADDRESS = re.compile(r"\d{1,3}(?:\.\d{1,3}){3}")
-_SETTING = re.compile(r"^[ \t]*([A-Z_]+)[ \t]*=[ \t]*(\S*)", re.MULTILINE)
 _OTHER_VERSION = "570.86.15"
 
 Modules = frozenset[int]
@@ -87,21 +87,6 @@ BOARDS = {3: _A100, 4: _H100, 5: _B200}
 """By the generation of NVLink."""
 
 
-def settings(machine: MachineFolder) -> dict[str, str]:
-    """Fabric Manager's configuration on the disk; the last of two values counts."""
-    try:
-        text = (machine.root / FABRIC_CONFIG.lstrip("/")).read_text()
-    except FileNotFoundError:
-        return {}
-    return dict(_SETTING.findall(text))
-
-
-def mode(machine: MachineFolder) -> int:
-    """FABRIC_MODE."""
-    value = settings(machine).get("FABRIC_MODE", "")
-    return int(value) if value.isdecimal() else 0
-
-
 def settle(state: State) -> None:
     """End a restarted Fabric Manager that nobody told its partitions in time: it knows none any more."""
     fabric = state.fabric
@@ -116,10 +101,14 @@ def is_running(state: State) -> bool:
     return state.services.get(FABRIC_MANAGER, False) and (ends is None or state.now() < ends)
 
 
-def start(state: State, *, keeps_partitions: bool, starting_s: float = 0.0) -> None:
-    """Start it. keeps_partitions: as with `--restart`; otherwise it sets the fabric up anew, without partitions."""
+def start(machine: MachineFolder, state: State, *, keeps_partitions: bool, starting_s: float = 0.0) -> None:
+    """Start it: it reads its mode.
+
+    keeps_partitions: as with `--restart`; otherwise it sets the fabric up anew, without partitions.
+    """
     fabric, now = state.fabric, state.now()
     state.services[FABRIC_MANAGER] = True
+    fabric.mode, fabric.started_at = configured_mode(machine.root), time.time()
     fabric.was_restarted = keeps_partitions
     fabric.starting_until = now + starting_s if starting_s else 0.0
     fabric.window_ends = now + WINDOW_S if keeps_partitions else None
@@ -136,7 +125,7 @@ def control(machine: MachineFolder, state: State, verb: str) -> tuple[int, str, 
         return 0, "", ""
     if state.host_faults.get(VERSION_FAULT):
         return 1, "", f"Job for {FABRIC_MANAGER} failed because the control process exited with error code.\n"
-    start(state, keeps_partitions=settings(machine).get("FABRIC_MODE_RESTART") == "1")
+    start(machine, state, keeps_partitions=fabric_settings(machine.root).get("FABRIC_MODE_RESTART") == "1")
     return 0, "", ""
 
 
@@ -146,9 +135,9 @@ def version(machine: MachineFolder) -> str:
     return f"Fabric Manager version is : {_OTHER_VERSION if differs else machine.shape.nvidia_driver}\n"
 
 
-def fabric_state(machine: MachineFolder, state: State, card: CardShape) -> int:
+def fabric_state(state: State, card: CardShape) -> int:
     """NVML's state of a GPU's fabric: in the modes with partitions it is set up while one with it is active."""
-    if mode(machine) not in (_SHARED, _VGPU):
+    if state.fabric.mode not in (_SHARED, _VGPU):
         return _IN_PROGRESS if state.fabric.starting_until > state.now() else _COMPLETED
     partitions = BOARDS[card.links.version].partitions
     is_routed = any(card.links.module in partitions[one] for one in _active(state))
@@ -224,7 +213,7 @@ class SimulatedNvfm:
 
     def _reach(self, parameters: Any) -> bool:
         """Find what listens at the address; True for the socket of Fabric Manager's own processes."""
-        config = settings(self.machine)
+        config = fabric_settings(self.machine.root)
         address, listening = parameters.addressInfo.decode(), config.get("FM_CMD_UNIX_SOCKET_PATH", "")
         kind = parameters.addressType if parameters.version == _CONNECT_V2 else 0
         if kind not in (_INET, _UNIX, _VSOCK):
@@ -267,14 +256,14 @@ class SimulatedNvfm:
     def _activate(self, name: str, handle: Any, number: int) -> None:
         with self.machine.change() as state:
             self._begin(name, handle, state, partitions=True)
-            _require(mode(self.machine) == _SHARED, _NOT_SUPPORTED)
+            _require(state.fabric.mode == _SHARED, _NOT_SUPPORTED)
             _require(number in self._supported(), _BADPARAM)
             self._add(state, number)
 
     def _activate_with_vfs(self, name: str, handle: Any, number: int, vfs: Any, count: int) -> None:
         with self.machine.change() as state:
             self._begin(name, handle, state, partitions=True)
-            _require(mode(self.machine) == _VGPU, _NOT_SUPPORTED)
+            _require(state.fabric.mode == _VGPU, _NOT_SUPPORTED)
             _require(number in self._supported() and vfs is not None, _BADPARAM)
             cards = [self._gpus().get(module) for module in sorted(self._partitions()[number])]
             _require(len(cards) == count, _BADPARAM)
@@ -351,7 +340,7 @@ class SimulatedNvfm:
         _require(is_running(state), _CONNECTION_NOT_VALID)
         _require(state.fabric.starting_until <= state.now(), _NOT_CONFIGURED)
         if partitions:
-            _require(mode(self.machine) in (_SHARED, _VGPU), _NOT_SUPPORTED)
+            _require(state.fabric.mode in (_SHARED, _VGPU), _NOT_SUPPORTED)
             _require(state.fabric.window_ends is None, _NOT_CONFIGURED)
 
     def _add(self, state: State, number: int) -> None:

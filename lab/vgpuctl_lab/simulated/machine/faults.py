@@ -110,9 +110,9 @@ def _set_on_fabric_manager(machine: MachineFolder, state: State, kind: str, valu
     over = [one for one in OF_FABRIC if one != kind and not host_fault_left(state, one, 1)]
     state.host_faults = {one: number for one, number in state.host_faults.items() if one not in over}
     if kind == FABRIC_STARTING or (kind == FABRIC_RESTARTED and not value):
-        fabric_manager.start(state, keeps_partitions=False, starting_s=value)
+        fabric_manager.start(machine, state, keeps_partitions=False, starting_s=value)
     elif kind == FABRIC_RESTARTED:
-        fabric_manager.start(state, keeps_partitions=True)
+        fabric_manager.start(machine, state, keeps_partitions=True)
     elif value:
         state.services[FABRIC_MANAGER] = False
     else:

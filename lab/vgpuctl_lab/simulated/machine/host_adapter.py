@@ -129,7 +129,15 @@ class SimulatedHost(Host):
 
     def now(self) -> float:
         """The seconds since the epoch by the machine's clock, which may be wrong."""
-        return super().now() + self.machine.state().host_faults.get("clock-skew", 0)
+        return super().now() + self._skew_s()
+
+    def stamp(self, path: str) -> tuple[int, int, int] | None:
+        """What changes with a file of the disk, its time by the machine's clock."""
+        found = super().stamp(path)
+        return found and (found[0], found[1] + self._skew_s() * 1_000_000_000, found[2])
+
+    def _skew_s(self) -> int:
+        return self.machine.state().host_faults.get("clock-skew", 0)
 
     def uptime(self) -> float:
         """The seconds since the machine's start."""

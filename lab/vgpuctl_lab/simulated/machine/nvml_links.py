@@ -53,7 +53,7 @@ class LinkFunctions(Session):
         card = self.card(device)
         self.had(card.links.has_fabric or None)
         state, status = (self.sensors().of_gpu(card, f"fabric_{part}") for part in ("state", "status"))
-        told = fabric_manager.fabric_state(self.machine, self.state, card) if state is None else state
+        told = fabric_manager.fabric_state(self.state, card) if state is None else state
         info._obj.state = int(told)
         info._obj.status = int(status or 0)
         return 0

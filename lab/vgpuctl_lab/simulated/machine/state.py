@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vgpuctl_lab.card_links import FABRIC_CONFIG, fabric_config
+from vgpuctl_lab.card_links import FABRIC_CONFIG, configured_mode, fabric_config
 from vgpuctl_lab.simulated.machine.distribution import distribution_of
 from vgpuctl_lab.simulated.machine.shape import DEFAULT_ORDER, NVIDIA, CardShape, Shape
 from vgpuctl_lab.simulated.machine.shape import read as read_shape
@@ -161,13 +161,16 @@ class Fabric:
     """What Fabric Manager has done. active: ids of its partitions.
 
     starting_until: when its start ends. window_ends: until when, after its restart, it waits to be told the active
-    partitions. was_restarted: whether its last start was a restart that kept them.
+    partitions. was_restarted: whether its last start was a restart that kept them. mode: FABRIC_MODE as it read it at
+    its start. started_at: seconds since the epoch by this machine's clock, which times the files too.
     """
 
     active: list[int] = field(default_factory=list)
     starting_until: float = 0.0
     window_ends: float | None = None
     was_restarted: bool = False
+    mode: int = 0
+    started_at: float = 0.0
 
 
 @dataclass
@@ -302,10 +305,11 @@ class State:
         return any(self.holder_of(vgpu) is not None for vgpu in self.vgpus_of(card))
 
 
-def booted(shape: Shape, before: State | None = None) -> State:
+def booted(shape: Shape, before: State | None = None, *, fabric_mode: int = 0) -> State:
     """The state right after a start: native drivers, no VFs, vGPUs or GPU instances (reference 3.1, 4.2, 5.1).
 
-    before: of the start before; a card that needs a reset for it keeps its pending MIG mode.
+    before: of the start before; a card that needs a reset for it keeps its pending MIG mode. fabric_mode: of Fabric
+    Manager's configuration.
     """
     state = State(str(uuid.uuid4()), booted_at=time.time())
     for card in shape.cards:
@@ -319,6 +323,7 @@ def booted(shape: Shape, before: State | None = None) -> State:
     state.services = {**_SERVICES, **dict.fromkeys(distribution.ovn_services, False)}
     if shape.has_fabric_manager:
         state.services[FABRIC_MANAGER] = True
+        state.fabric = Fabric(mode=fabric_mode, started_at=state.booted_at)
     if distribution.has_network_manager:
         state.services["NetworkManager.service"] = True
     state.enabled = list(distribution.enabled)
@@ -375,7 +380,7 @@ class MachineFolder:
         """
         self.shape = read_shape(self.folder / "machine.json")
         with self.change() as state:
-            fresh = booted(self.shape, state)
+            fresh = booted(self.shape, state, fabric_mode=configured_mode(self.root))
             for name in (each.name for each in dataclasses.fields(State)):
                 setattr(state, name, getattr(fresh, name))
             (self.root / "dev/kmsg").write_text("")
@@ -424,7 +429,7 @@ def make(folder: Path, shape: Shape) -> MachineFolder:
         config = machine.root / FABRIC_CONFIG.lstrip("/")
         config.parent.mkdir(parents=True, exist_ok=True)
         config.write_text(fabric_config(shape.fabric_mode))
-    machine.write(booted(shape))
+    machine.write(booted(shape, fabric_mode=configured_mode(machine.root)))
     return machine
 
 

@@ -76,12 +76,20 @@ def _shown(shape: Shape, state: State, name: str) -> str:
         "UnitFileState": file_state if is_known else "",
         "User": "",
         "Environment": "",
+        "InactiveExitTimestampMonotonic": str(_begun_us(state, name)),
     }
     files = [path for path in distribution.files if name == distribution.controller]
     lines = [f"{key}={value}" for key, value in shown.items()]
     return "".join(
         f"{line}\n" for line in (*lines, *(f"EnvironmentFiles={path} (ignore_errors=yes)" for path in files))
     )
+
+
+def _begun_us(state: State, name: str) -> int:
+    """When Fabric Manager was started last, as microseconds since the boot; files know no skipped time."""
+    if name != FABRIC_MANAGER:
+        return 0
+    return max(1, int((state.fabric.started_at - state.booted_at + state.skipped_s) * 1_000_000))
 
 
 def _is_active(state: State, name: str) -> bool:

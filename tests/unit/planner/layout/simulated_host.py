@@ -29,6 +29,8 @@ from vgpuctl.agent.wire.steps import (
     CreateGpuInstance,
     DestroyGpuInstance,
     ResetGpu,
+    RestartFabricManager,
+    SetFabricMode,
     SetHeterogeneousMode,
     SetHugepages,
     SetMigMode,
@@ -188,7 +190,18 @@ class SimulatedHost:
                 gpu.mdevs.pop(step.uuid, None)
         elif isinstance(step, SetVfProfile):
             self._set_type(step)
-        elif isinstance(step, (SetOvnDaemon, SetOvnChassis, SetUplinkBridge, TakeOutUplink, *PARTITION_STEPS)):
+        elif isinstance(
+            step,
+            (
+                SetOvnDaemon,
+                SetOvnChassis,
+                SetUplinkBridge,
+                TakeOutUplink,
+                SetFabricMode,
+                RestartFabricManager,
+                *PARTITION_STEPS,
+            ),
+        ):
             raise Refused(step.op)
         else:
             self._take_on_gpu(self.gpus[step.address], step)

@@ -8,6 +8,7 @@ from vgpuctl.agent.wire.steps import (
     STEPS,
     CreateGpuInstance,
     DestroyGpuInstance,
+    SetFabricMode,
     SetHeterogeneousMode,
     SetHugepages,
     SetMigMode,
@@ -36,6 +37,7 @@ GPU = "0000:41:00.0"
         (SetVgpuScheduler(GPU, "equal-share", 4000), f"set the vGPU scheduler of {GPU} to equal-share with 4 ms"),
         (SetHugepages(2048, 16), "have 16 huge pages of 2 MiB"),
         (SetServiceActive("dcgm.service", True), "start dcgm.service"),
+        (SetFabricMode(1, True), "write FABRIC_MODE=1 and FABRIC_MODE_RESTART=1 for Fabric Manager"),
         (SetUplinkBridge("br-provider", None), "delete the bridge br-provider"),
     ],
 )

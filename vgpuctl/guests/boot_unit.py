@@ -8,9 +8,10 @@ from vgpuctl.guests.templating import render_template
 
 _AFTER = ("nvidia-vgpud.service", "nvidia-vgpu-mgr.service", "nvidia-fabricmanager.service")
 _BEFORE = ("libvirtd.service", "virtqemud.service", "virtnodedevd.service", "libvirt-guests.service")
-# One run of the agent: udev may take 120 s and OVN's daemons 120 s; each card is tried for about two minutes, and the
-# last try may still cycle its VFs and wait for them. A run that systemd ends before leaves no result.
-_HOST_TIMEOUT_S, _CARD_TIMEOUT_S = 300, 600
+# One run of the agent: udev may take 120 s, OVN's daemons 120 s and Fabric Manager 220 s. Each card is tried for about
+# two minutes, and the last try may still cycle its VFs and wait for them. A run that systemd ends before leaves no
+# result.
+_HOST_TIMEOUT_S, _CARD_TIMEOUT_S = 500, 600
 
 
 def render_boot_unit(python: str, stop_services: Sequence[str], *, cards: int) -> str:

@@ -220,14 +220,40 @@ class TelemetryLayout:
     interval_s: int = 15
 
 
+class FabricMode(StrEnum):
+    """What NVIDIA's Fabric Manager sets the NVSwitches of a host up for (Fabric Manager user guide, FABRIC_MODE)."""
+
+    BARE = "bare"
+    SHARED = "shared"
+    VGPU = "vgpu"
+
+    @property
+    def number(self) -> int:
+        """FABRIC_MODE: 0 for the host itself or one VM with all GPUs, 1 for whole GPUs, 2 for vGPUs."""
+        return list(FabricMode).index(self)
+
+    @property
+    def has_partitions(self) -> bool:
+        """True if VMs share the fabric in partitions."""
+        return self is not FabricMode.BARE
+
+
+@dataclass(frozen=True)
+class FabricLayout:
+    """The NVSwitch fabric of a host."""
+
+    mode: FabricMode
+
+
 @dataclass(frozen=True)
 class HostLayout:
     """One host's declared layout. A GPU that no entry matches is left alone.
 
     kernel_arguments: words that the running kernel's command line must hold. stop_services: full unit names, stopped
     while MIG modes and VFs change and started again. hugepages: (size in KiB, how many). uplinks: (network, interface
-    of the host). origin: `FILE:LINE` of the variable; places: of its parts, by `network.KEY` and `uplinks.NETWORK`.
-    network: None where OVN does not carry networks. telemetry: None where the host writes no readings itself.
+    of the host). origin: `FILE:LINE` of the variable; places: of its parts, by `network.KEY`, `uplinks.NETWORK`,
+    `fabric.KEY`. network: None where OVN does not carry networks. telemetry: None where the host writes no readings
+    itself. fabric: None where Fabric Manager is left as it is.
     """
 
     gpus: tuple[GpuLayout, ...] = ()
@@ -239,6 +265,7 @@ class HostLayout:
     origin: str = field(default="", compare=False)
     network: NetworkLayout | None = None
     telemetry: TelemetryLayout | None = None
+    fabric: FabricLayout | None = None
     places: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     def place_of(self, part: str) -> str:

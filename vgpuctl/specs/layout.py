@@ -16,6 +16,7 @@ from vgpuctl import catalog
 from vgpuctl.errors import UsageError
 from vgpuctl.model.guest_memory import exact_page_size, parse_page_size
 from vgpuctl.model.layout import (
+    FabricMode,
     GpuLayout,
     GpuMatch,
     HostLayout,
@@ -251,7 +252,7 @@ def _layout(values: dict[str, Any], entry: Value) -> HostLayout:
     parts = entry.mapping()
     places = {
         f"{name}.{key}": str(value.origin)
-        for name in ("network", "uplinks")
+        for name in ("network", "uplinks", "fabric")
         if name in parts and isinstance(parts[name].content, dict)
         for key, value in parts[name].mapping().items()
     }
@@ -416,7 +417,14 @@ LAYOUT = Table(
             metavar="network to interface",
         ),
         Field("network", CHASSIS, "The host as one of OVN's chassis (docs/networks.md)"),
+        Field(
+            "fabric.mode",
+            Choice(FabricMode),
+            "Fabric Manager's mode: bare for the host or one VM with all GPUs, shared for whole GPUs, vgpu for vGPUs",
+            is_required=True,
+        ),
         Field("telemetry", TELEMETRY, "Readings that the host writes for node_exporter (docs/monitoring.md)"),
     ),
+    (Section("fabric", "The NVSwitches of the host"),),
     make=_layout,
 )

@@ -109,5 +109,5 @@ def test_every_other_unit_that_is_shipped_is_taken_too(tmp_path: Path) -> None:
 def test_the_time_limit_grows_with_the_cards_and_libvirt_always_waits() -> None:
     one, eight = (render_boot_unit("/usr/bin/python3", [], cards=cards).splitlines() for cards in (1, 8))
     limits = [int(line.partition("=")[2]) for text in (one, eight) for line in text if "TimeoutStartSec" in line]
-    assert limits[1] - limits[0] == 7 * (limits[0] - 300)
+    assert limits[1] - limits[0] == 7 * (limits[0] - 500)
     assert {f"Before={name}" for name in LIBVIRT} <= set(one)

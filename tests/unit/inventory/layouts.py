@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from vgpuctl.model.layout import (
     Encapsulation,
+    FabricLayout,
+    FabricMode,
     GpuLayout,
     GpuMatch,
     HostLayout,
@@ -113,4 +115,5 @@ def host_layouts() -> st.SearchStrategy[HostLayout]:
         ),
         uplinks=st.sampled_from(((), (("tenants", "ens1f0"),))),
         network=st.sampled_from((None, *NETWORKS)),
+        fabric=st.none() | st.builds(FabricLayout, st.sampled_from(FabricMode)),
     )

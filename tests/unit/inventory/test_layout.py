@@ -8,6 +8,8 @@ import pytest
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import load_inventory
 from vgpuctl.model.layout import (
+    FabricLayout,
+    FabricMode,
     GpuLayout,
     GpuMatch,
     HostLayout,
@@ -88,15 +90,18 @@ def test_everything_about_the_host_is_read(tmp_path: Path) -> None:
         "kernel_arguments: [intel_iommu=on, iommu=pt]\n"
         "stop_services: [dcgm, nvidia-dcgm.service]\n"
         "hugepages: {1GiB: 64, 2MiB: 0, 64KiB: 8}\n"
-        "uplinks: {tenants: ens1f0}\n",
+        "uplinks: {tenants: ens1f0}\n"
+        "fabric: {mode: shared}\n",
     )
     assert layout == HostLayout(
         kernel_arguments=("intel_iommu=on", "iommu=pt"),
         stop_services=("dcgm.service", "nvidia-dcgm.service"),
         hugepages=((64, 8), (2048, 0), (1 << 20, 64)),
         uplinks=(("tenants", "ens1f0"),),
+        fabric=FabricLayout(FabricMode.SHARED),
     )
     assert layout.origin == f"{tmp_path}/host_vars/h1.yml:1"
+    assert layout.place_of("fabric.mode") == f"{tmp_path}/host_vars/h1.yml:7"
 
 
 @pytest.mark.parametrize(
@@ -331,6 +336,16 @@ def test_every_match_is_read(tmp_path: Path, match: str, read: GpuMatch) -> None
         ("version: 1\nhugepages:\n  1GiB: 1\n  1024MiB: 1", 5, "1024MiB of host 'h1' means the same as another", None),
         ("version: 1\nhugepages:\n  2MiB: -1", 4, "hugepages.2MiB of host 'h1' is -1", "0 to"),
         ("version: 1\nuplinks:\n  a: 'ens1 f0'", 4, "not the name of a network interface", None),
+        ("version: 1\nfabric: {mode: shard}", 3, "fabric.mode of host 'h1' is 'shard'", "shared"),
+        ("version: 1\nfabric: {mode: 1}", 3, "fabric.mode of host 'h1' is 1", None),
+        (
+            "version: 1\nfabric:\n  mode: vgpu\n  partitions: 4",
+            5,
+            "fabric.partitions of host 'h1' is not a key",
+            "mode",
+        ),
+        ("version: 1\nfabric: {}", 3, "fabric of host 'h1' has no 'mode'", None),
+        ("version: 1\nfabric: shared", 3, "fabric of host 'h1' is 'shared'", None),
         ("version: 1\nuplinks:\n  a: '{{ uplink }}'", 4, "is a jinja template", "!unsafe"),
     ],
 )

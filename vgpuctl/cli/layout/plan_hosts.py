@@ -164,6 +164,8 @@ def _print_plan(planned_host: "PlannedHost", *, diff: bool, with_undo: bool) -> 
         print_line(f"  {number:2} {_kind_of(planned.phase)}: {planned.summary}")
         for one in planned.disturbs:
             print_line(f"     disturbs {one}")
+        if planned.disrupts:
+            print_line(f"     only with --disrupt: {planned.disrupts}")
         for process in planned.processes:
             print_line(f"     waits for {process.command} (pid {process.pid}), which has the GPU open")
     for number, (kind, text) in enumerate(further, len(plan.steps) + 1):

@@ -70,7 +70,10 @@ def disturbed_in_words(disturbed: "Iterable[Disturbed]") -> str | None:
 
 
 class JsonPlannedStep(TypedDict):
-    """A step of a plan, what it does in words, whom it disturbs, and the steps that undo it."""
+    """A step of a plan, what it does in words, whom it disturbs, and the steps that undo it.
+
+    disrupts: what it disturbs for the whole host, in words; such a step needs --disrupt although no VM is in its way.
+    """
 
     phase: str
     gpu: str | None
@@ -80,6 +83,7 @@ class JsonPlannedStep(TypedDict):
     disturbs: "Sequence[Disturbed]"
     processes: "Sequence[Holder]"
     needs_reset: bool
+    disrupts: str
 
 
 class JsonPlan(TypedDict):
@@ -154,6 +158,7 @@ def plan_object(plan: HostPlan) -> JsonPlan:
                 "disturbs": planned.disturbs,
                 "processes": planned.processes,
                 "needs_reset": planned.needs_reset,
+                "disrupts": planned.disrupts,
             }
             for planned in plan.steps
         ],

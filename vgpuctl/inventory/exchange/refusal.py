@@ -37,5 +37,5 @@ class Left:
 
 def host_reasons(layout: HostLayout, tool: str) -> list[str]:
     """Settings of a layout for the whole host; none of the files has a place for them."""
-    names = ("kernel_arguments", "stop_services", "hugepages", "uplinks")
+    names = ("kernel_arguments", "stop_services", "hugepages", "uplinks", "network", "telemetry", "fabric")
     return [f"{name}: {tool} has no place for it" for name in names if getattr(layout, name)]

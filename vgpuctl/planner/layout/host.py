@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The layout of the host around its GPUs: kernel arguments, huge pages, uplinks, services."""
+"""The layout of the host around its GPUs: kernel arguments, huge pages, uplinks, Fabric Manager, services."""
 
 from collections.abc import Sequence
 
@@ -7,6 +7,7 @@ from vgpuctl.agent.wire.facts import HostFacts, ServiceFacts
 from vgpuctl.agent.wire.steps import SetHugepages, SetServiceActive
 from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.model.layout import HostLayout, LayoutKind
+from vgpuctl.planner.layout.fabric import plan_fabric
 from vgpuctl.planner.layout.network import plan_network
 from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle, Phase, PlannedStep
 
@@ -16,7 +17,7 @@ VGPU_MANAGER = "nvidia-vgpu-mgr.service"
 def plan_around(layout: HostLayout, facts: HostFacts, doubles: Sequence[LayoutObstacle] = ()) -> HostPlan:
     """Differences and steps that belong to no GPU, without services. doubles: as for plan_network."""
     around = (_kernel_arguments(layout, facts), _hugepages(layout, facts), _uplinks(layout, facts))
-    parts = (*around, plan_network(layout, facts, doubles))
+    parts = (*around, plan_fabric(layout, facts), plan_network(layout, facts, doubles))
     return HostPlan(
         steps=tuple(step for part in parts for step in part.steps),
         differences=tuple(difference for part in parts for difference in part.differences),

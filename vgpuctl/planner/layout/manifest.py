@@ -26,6 +26,7 @@ from vgpuctl.agent.wire.vf_health import PF_STUB
 from vgpuctl.model.layout import HostLayout, MigLayout, MigVgpuLayout, PassthroughLayout, VgpuLayout
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.planner.layout.driver import VFIO_PCI
+from vgpuctl.planner.layout.fabric import fabric_steps
 from vgpuctl.planner.layout.network import network_steps
 from vgpuctl.planner.layout.work import made_again
 from vgpuctl.planner.mig_geometry import slices_of
@@ -42,6 +43,7 @@ def manifest_of(layout: HostLayout, facts: HostFacts) -> Manifest:
     """The manifest of a host that is in its layout. Equal input, equal manifest."""
     gpus: list[ManifestGpu] = []
     steps = [ManifestStep(SetHugepages(size_kib, count)) for size_kib, count in layout.hugepages]
+    steps += [ManifestStep(step) for step in fabric_steps(layout, facts)]
     for gpu in sorted(facts.gpus, key=lambda one: one.address):
         entries = entries_for(gpu, layout.gpus)
         if len(entries) != 1:

@@ -70,7 +70,8 @@ class PlannedStep:
 
     gpu: the physical function, None for the host's own. processes: programs of the host that have the GPU open now;
     the agent waits for them a little and then refuses. needs_reset: it resets the GPU, or the driver may want a reset
-    afterwards; it is taken only when that is allowed.
+    afterwards; it is taken only when that is allowed. disrupts: what it disturbs for all GPUs of the host, in words; it
+    is taken only when VMs may be disturbed, though none is in its way.
     """
 
     phase: Phase
@@ -81,6 +82,7 @@ class PlannedStep:
     disturbs: tuple[Disturbed, ...] = ()
     processes: tuple[Holder, ...] = ()
     needs_reset: bool = False
+    disrupts: str = ""
 
 
 @dataclass(frozen=True)

@@ -8,10 +8,10 @@ from vgpuctl.planner.layout.result import Disturbed, HostPlan, Phase, PlannedSte
 
 @dataclass(frozen=True)
 class SkippedGpu:
-    """Why a GPU's steps are not taken. option: what gives leave, None where nothing does. is_held: a program of the
-    host has the GPU open, which may end."""
+    """Why a GPU's steps are not taken. gpu: None for one step of the host itself. option: what gives leave, None where
+    nothing does. is_held: a program of the host has the GPU open, which may end."""
 
-    gpu: str
+    gpu: str | None
     reason: str
     option: str | None
     is_held: bool = False
@@ -40,7 +40,7 @@ class Selection:
     @property
     def refused(self) -> frozenset[str]:
         """The GPUs whose steps are not allowed."""
-        return frozenset(one.gpu for one in self.refusals)
+        return frozenset(one.gpu for one in self.refusals if one.gpu is not None)
 
 
 def select_steps(plan: HostPlan, *, may_disrupt: bool, may_reset: bool, all_or_none: bool = False) -> Selection:
@@ -60,14 +60,16 @@ def select_steps(plan: HostPlan, *, may_disrupt: bool, may_reset: bool, all_or_n
             make_way += disturbed
         else:
             refusals.append(refusal)
+    kept_back = [planned for planned in plan.steps if planned.disrupts and not may_disrupt]
+    refusals += [SkippedGpu(planned.gpu, planned.disrupts, "--disrupt") for planned in kept_back]
     if all_or_none and (refusals or plan.obstacles):
         return Selection((), plan.steps, tuple(refusals), (), is_none=True)
-    refused = {refusal.gpu for refusal in refusals}
-    taken = [planned for planned in plan.steps if planned.gpu not in refused]
+    refused = {refusal.gpu for refusal in refusals if refusal.gpu is not None}
+    taken = [planned for planned in plan.steps if planned.gpu not in refused and planned not in kept_back]
     if not any(planned.gpu and planned.phase.needs_driver_alone() for planned in taken):
         around = (Phase.STOP_SERVICES, Phase.START_SERVICES)
         taken = [planned for planned in taken if planned.phase not in around]
-    left_out = tuple(planned for planned in plan.steps if planned.gpu in refused)
+    left_out = tuple(planned for planned in plan.steps if planned.gpu in refused or planned in kept_back)
     return Selection(tuple(taken), left_out, tuple(refusals), tuple(dict.fromkeys(make_way)))
 
 

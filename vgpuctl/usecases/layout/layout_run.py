@@ -263,7 +263,8 @@ class LayoutRun:
         for refusal in chosen.refusals:
             self._line(LineOutcome.FAILED, refusal.gpu, "not changed", reason=refusal.reason, hint=refusal.remedy)
         for step in chosen.left_out:
-            reason = "not allowed" if step.gpu in chosen.refused else "--undo takes all steps or none"
+            is_refused = step.gpu in chosen.refused or (step.disrupts and not self._options.disrupt)
+            reason = "not allowed" if is_refused else "--undo takes all steps or none"
             self._line(LineOutcome.SKIPPED, step.gpu, step.summary, reason=reason)
         for obstacle in plan.obstacles:
             if obstacle.gpu not in refused:

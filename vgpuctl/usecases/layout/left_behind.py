@@ -92,6 +92,8 @@ def _of_host(facts: HostFacts) -> Iterator[tuple[str, str]]:
         yield f"hugepages of {pool.size_kib} KiB", str(pool.total)
     for service in facts.services or ():
         yield service.name, "active" if service.active else "not active"
+    if facts.fabric_manager is not None:
+        yield "FABRIC_MODE", str(facts.fabric_manager.mode)
     if facts.boot is not None:
         yield "boot manifest", facts.boot.manifest[:12]
     ovn = facts.ovn

@@ -54,7 +54,7 @@ class PlannedHost:
 
         is_planned: the steps are still to be taken.
         """
-        reasons = [f"{one.gpu}: {one.reason}" for one in chosen.refusals]
+        reasons = [f"{one.gpu or 'host'}: {one.reason}" for one in chosen.refusals]
         reasons += [
             f"{one.gpu or 'host'}: {one.reason}" for one in self.plan.obstacles if one.gpu not in chosen.refused
         ]

@@ -4,7 +4,13 @@
 from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import Holder
-from vgpuctl.agent.wire.steps import ResetGpu, SetServiceActive, SetVirtualFunctions
+from vgpuctl.agent.wire.steps import (
+    ResetGpu,
+    RestartFabricManager,
+    SetFabricMode,
+    SetServiceActive,
+    SetVirtualFunctions,
+)
 from vgpuctl.planner.layout.result import Disturbed, HostPlan, LayoutObstacle, Phase, PlannedStep
 from vgpuctl.planner.layout.selection import select_steps
 
@@ -68,3 +74,16 @@ def test_all_or_none_takes_no_step_beside_a_refused_gpu_or_an_obstacle() -> None
     fine = HostPlan((vfs(A, VM), vfs(B)))
     chosen = select_steps(fine, may_disrupt=True, may_reset=False, all_or_none=True)
     assert (chosen.steps, chosen.make_way) == (fine.steps, (VM,))
+
+
+def test_a_step_that_disrupts_the_host_waits_for_leave_and_the_others_do_not() -> None:
+    write = PlannedStep(Phase.HOST, SetFabricMode(1, True), "write")
+    restart = PlannedStep(Phase.HOST, RestartFabricManager(), "restart", disrupts="interrupts NVLinks")
+    plan = HostPlan((write, restart, vfs(B)))
+    chosen = select_steps(plan, may_disrupt=False, may_reset=True)
+    assert (chosen.steps, chosen.left_out, chosen.refused) == ((write, vfs(B)), (restart,), frozenset())
+    assert [(one.gpu, one.reason, one.remedy) for one in chosen.refusals] == [
+        (None, "interrupts NVLinks", "--disrupt allows it")
+    ]
+    assert select_steps(plan, may_disrupt=True, may_reset=False).steps == plan.steps
+    assert select_steps(plan, may_disrupt=False, may_reset=False, all_or_none=True).steps == ()

@@ -54,10 +54,13 @@ elif [ -r "$root$variable" ]; then
   set -- $(od -An -tu1 "$root$variable" 2>/dev/null); while [ $# -gt 1 ]; do shift; done; echo "secure_boot=$1"
 fi
 for name in sudo libvirtd virtqemud virt-ssh-helper qemu-system-x86_64 qemu-kvm ovs-vsctl ovn-controller swtpm \
-  swtpm_setup; do
+  swtpm_setup nv-fabricmanager; do
   for folder in /usr/sbin /usr/bin /sbin /bin /usr/local/bin /usr/libexec; do
     [ -x "$root$folder/$name" ] && echo "program=$name" && break
   done
+done
+for folder in /usr/lib/x86_64-linux-gnu /usr/lib64 /usr/lib /usr/local/lib; do
+  present fabric_sdk=1 "$folder/libnvfm.so.1"
 done
 for name in python3 python3.9 python3.10 python3.11 python3.12 python3.13 python3.14 platform-python; do
   for folder in /usr/bin /usr/local/bin /usr/libexec; do
@@ -177,6 +180,7 @@ def read_preparation(text: str) -> Preparation:
         selinux={"1": "enforcing", "0": "permissive"}.get(last("selinux"), ""),
         has_secure_boot={"1": True, "0": False}.get(last("secure_boot")),
         is_proxmox="proxmox" in found,
+        has_fabric_sdk="fabric_sdk" in found,
     )
 
 

@@ -105,6 +105,26 @@ def install(packages: Iterable[Package], family: Family, release: str = "") -> s
     return f"install {', or '.join(forms)}"
 
 
+def fabric_manager_packages(family: Family, driver: str | None) -> str:
+    """Return how Fabric Manager and its SDK (libnvfm.so.1) are installed, which must be of the driver's version.
+
+    Names of NVIDIA's repositories (NVIDIA/apt-packaging-fabric-manager, NVIDIA/yum-packaging-fabric-manager) and of
+    Ubuntu's; NVIDIA's lost the branch in their names, and a hyphen, with 580. They were not installed here.
+    """
+    version = driver or "VERSION"
+    branch = version.partition(".")[0] if driver else "BRANCH"
+    is_new = not branch.isdecimal() or int(branch) >= 580
+    manager = f"nvidia-fabricmanager-{version}" if is_new else f"nvidia-fabric-manager-{version}"
+    rpm = f"{manager} nvidia-fabric-manager-devel-{version}"
+    deb = f"nvidia-fabricmanager-{branch} nvidia-fabricmanager-dev-{branch}"
+    deb = f"install {deb} of version {version}" + (f" (without -{branch} in NVIDIA's repository)" if is_new else "")
+    if family is Family.DEBIAN:
+        return deb
+    if family is not Family.UNKNOWN:
+        return f"{_INSTALL[family]} {rpm}"
+    return f"{deb} ({_NAMES[Family.DEBIAN]}), or {rpm} ({_NAMES[Family.EL]}, {_NAMES[Family.SUSE]})"
+
+
 def kernel_arguments(arguments: str, family: Family) -> str:
     """Return the command that adds arguments to the kernel's command line; a reboot must follow."""
     if family is Family.EL:

@@ -44,7 +44,8 @@ class Preparation:
     distribution: os-release's ID, then ID_LIKE. release: its ID and VERSION_ID, such as `debian 13`. programs, modules,
     sockets (of libvirt), units (unit files), processes: names out of the lists that are looked for.
     cpu_virtualisation: `vmx`, `svm` or empty. mounted_pages_kib: of hugetlbfs. pages: (size in KiB, how many).
-    firewalls: those that are switched on. needs_become: the login is not root.
+    firewalls: those that are switched on. needs_become: the login is not root. has_fabric_sdk: Fabric Manager's library
+    libnvfm.so.1 is there.
     """
 
     distribution: tuple[str, ...] = ()
@@ -73,6 +74,7 @@ class Preparation:
     selinux: str = ""
     has_secure_boot: bool | None = None
     is_proxmox: bool = False
+    has_fabric_sdk: bool = False
 
     @property
     def needs_become(self) -> bool:

@@ -27,6 +27,8 @@ EL8 = {
     "/usr/libexec/platform-python": "#!/bin/sh\necho 3.6\n",
     "/usr/bin/python3.11": "#!/bin/sh\necho 3.11\n",
     "/usr/libexec/qemu-kvm": "#!/bin/sh\n",
+    "/usr/bin/nv-fabricmanager": "#!/bin/sh\n",
+    "/usr/lib64/libnvfm.so.1": "",
     "/usr/lib/systemd/system/libvirtd.socket": "",
     f"{CARD}/class": "0x030200\n",
     f"{CARD}/vendor": "0x10de\n",
@@ -66,7 +68,11 @@ def test_a_host_of_the_rhel_family_is_read_as_it_is(shell: str, tmp_path: Path) 
     assert (there.has_kvm, there.has_iommu, there.cpu_virtualisation) == (False, False, "vmx")
     assert (there.pages, there.mounted_pages_kib) == (((1 << 20, 16),), frozenset({2048}))
     assert (there.firewalls, there.selinux, there.has_secure_boot) == (("firewalld",), "enforcing", True)
-    assert (there.programs, there.units) == (frozenset({"qemu-kvm"}), frozenset({"libvirtd.socket"}))
+    assert (there.programs, there.units) == (
+        frozenset({"qemu-kvm", "nv-fabricmanager"}),
+        frozenset({"libvirtd.socket"}),
+    )
+    assert there.has_fabric_sdk
     assert there.has_modules_list and there.modules == {"vfio-pci"}
     (card,) = there.cards
     assert (card.address, card.vendor, card.device, card.subsystem) == ("0000:41:00.0", "10de", "2235", "10de:145a")

@@ -6,7 +6,7 @@ import re
 from functools import partial
 from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, TypeVar
 
-from vgpuctl.agent import kernel_lines
+from vgpuctl.agent import fabric_manager, kernel_lines
 from vgpuctl.agent.facts import fabric, guests_at_shutdown, iommu, nvidia, ovn, pci, qemu_logs, selinux, sriov_health
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.mistakes import guarded
@@ -99,6 +99,7 @@ def read(host: Host) -> HostDiagnostics:
         nvidia_module=part("the kernel's modules", lambda: _has_module(host), None),
         secure_boot=part("Secure Boot", lambda: _read_secure_boot(host), None),
         fabric_mode=part("Fabric Manager's mode", lambda: fabric.read_mode(host), unknown),
+        fabric_version=part("Fabric Manager's version", lambda: fabric_manager.read_version(host), None),
         address_bits=part("the CPU's addresses", lambda: _read_address_bits(host), unknown),
         ovn=part("OVN", lambda: ovn.read_diagnostics(host), None),
         pool_labels=part("the labels of storage pools", lambda: selinux.read_pools(host, unread), ()),

@@ -24,6 +24,7 @@ class CheckId(str, Enum):
     MIXED_SIZE_LOST = "mixed-size-lost"
     VGPU_STATE_LOST = "vgpu-state-lost"
     FABRIC = "fabric"
+    FABRIC_MANAGER = "fabric-manager"
     MEMORY_MAP = "memory-map"
     GROUP_NOT_ISOLATED = "group-not-isolated"
     NO_RESET = "no-reset"

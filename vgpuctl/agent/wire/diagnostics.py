@@ -175,7 +175,8 @@ class HostDiagnostics:
     lines: of the kernel's log since the boot, of the vGPU manager's since the boot, of VMs' logs since their last
     start. qemu_logs: the VMs whose logs have that start. nvidia_module: whether the running kernel has a module nvidia,
     None where it brings no modules' list.
-    fabric_mode: FABRIC_MODE of Fabric Manager's configuration. address_bits: of a physical address of the CPU.
+    fabric_mode: FABRIC_MODE of Fabric Manager's configuration. fabric_version: of its program. address_bits: of a
+    physical address of the CPU.
     unread: what could not be read, as sentences. ovn: None where no ovn-controller runs.
     guests_at_shutdown: ON_SHUTDOWN of libvirt-guests as it counts (`suspend`, `shutdown`), None where that service is
     not enabled. is_proxmox: True for a host of Proxmox VE.
@@ -197,3 +198,4 @@ class HostDiagnostics:
     sriov_boards: Optional[Tuple[str, ...]] = None
     pool_labels: Tuple[PoolLabel, ...] = ()
     qemu_logs: Tuple[str, ...] = ()
+    fabric_version: Optional[str] = None

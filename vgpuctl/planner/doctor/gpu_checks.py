@@ -4,7 +4,6 @@
 from collections.abc import Iterator
 
 from vgpuctl.agent.wire.check_ids import CheckId
-from vgpuctl.agent.wire.facts import FabricFacts, Gpu
 from vgpuctl.catalog import type_by_name, types_of
 from vgpuctl.model.distribution import family_of, rebuild_initramfs
 from vgpuctl.model.faults import remedy_of
@@ -23,7 +22,6 @@ _WINDOW_FACTOR = 4
 _ECC_MATTERS = ("Maxwell",)
 _LARGE_BAR = 64 << 30
 _VFIO_KINDS = (LayoutKind.PASSTHROUGH, None)
-_VGPU_MODE = 2
 _WITHOUT_VFS = (LayoutKind.PASSTHROUGH, LayoutKind.OFF)
 
 
@@ -109,48 +107,6 @@ def mode_pending(seen: Examined) -> Iterator[Finding]:
         if diagnostics.ecc_current is not None and diagnostics.ecc_current != diagnostics.ecc_pending:
             read = f"ECC is {_word(diagnostics.ecc_current)}, {_word(bool(diagnostics.ecc_pending))} pending"
             yield Finding(CheckId.MODE_PENDING, Severity.ERROR, gpu.address, read, "reset the GPU or reboot")
-
-
-def fabric(seen: Examined) -> Iterator[Finding]:
-    """Row 12: GPUs behind NVSwitch compute nothing before the fabric is set up."""
-    mode = seen.diagnostics.fabric_mode
-    fabrics = [
-        (gpu, gpu.topology.fabric) for gpu in seen.nvidia_gpus() if gpu.topology is not None and gpu.topology.fabric
-    ]
-    for gpu, found in fabrics:
-        yield from _fabric_of(gpu, found, mode)
-    unit = seen.unit("nvidia-fabricmanager.service")
-    if fabrics and unit is not None and unit.active != "active":
-        yield Finding(
-            CheckId.FABRIC, Severity.ERROR, HOST, f"{unit.name} is {unit.active}", f"systemctl start {unit.name}"
-        )
-    kinds = {seen.kind_of(gpu) for gpu in seen.nvidia_gpus()}
-    if fabrics and mode not in (None, 2) and LayoutKind.VGPU in kinds:
-        fix = "set FABRIC_MODE=2 (vGPU multitenancy) in fabricmanager.cfg and restart Fabric Manager"
-        yield Finding(CheckId.FABRIC, Severity.WARNING, HOST, f"FABRIC_MODE is {mode}", fix)
-    for text in seen.said(CheckId.FABRIC):
-        yield Finding(
-            CheckId.FABRIC, Severity.WARNING, HOST, text, "see Fabric Manager's log; its version is the driver's"
-        )
-
-
-def _fabric_of(gpu: Gpu, found: FabricFacts, mode: int | None) -> Iterator[Finding]:
-    read = f"fabric state is {found.describe()}"
-    if found.is_between_partitions(mode):
-        # Nothing is broken, and no waiting ends it: Fabric Manager sets a GPU's fabric up with its partition.
-        severity = Severity.WARNING if mode == _VGPU_MODE else Severity.NOTE
-        without = "guests get CUDA error 802" if mode == _VGPU_MODE else "VMs with several GPUs have no NVLink"
-        fix = f"activate the partition of the VM's GPUs before its start (`fmpm -a ID`); until then {without}"
-        yield Finding(CheckId.FABRIC, severity, gpu.address, f"{read}, as without a partition: FABRIC_MODE={mode}", fix)
-    elif found.state == "completed" and not found.is_up():
-        fix = "see Fabric Manager's log for why the set-up failed, and restart it; guests get CUDA error 802"
-        yield Finding(CheckId.FABRIC, Severity.ERROR, gpu.address, read, fix)
-    elif not found.is_up():
-        fix = "start nvidia-fabricmanager of the driver's version and wait for `completed`; guests get CUDA error 802"
-        yield Finding(CheckId.FABRIC, Severity.ERROR, gpu.address, read, fix)
-    if found.faults:
-        fix = "look at `nvidia-smi nvlink --status` and Fabric Manager's log"
-        yield Finding(CheckId.FABRIC, Severity.WARNING, gpu.address, f"fabric: {', '.join(found.faults)}", fix)
 
 
 def memory_map(seen: Examined) -> Iterator[Finding]:

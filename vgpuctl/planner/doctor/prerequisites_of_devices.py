@@ -5,13 +5,15 @@ from collections.abc import Iterator
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.check_ids import CheckId
-from vgpuctl.model.distribution import Family, kernel_arguments, rebuild_initramfs
+from vgpuctl.catalog.entries import Board
+from vgpuctl.model.distribution import Family, fabric_manager_packages, kernel_arguments, rebuild_initramfs
 from vgpuctl.model.layout import HostLayout, LayoutKind
 from vgpuctl.model.preparation import ProbedCard
 from vgpuctl.planner.doctor.examined import NVIDIA
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.gpu_checks import FOREIGN
 from vgpuctl.planner.doctor.prerequisites import HOST, Newcomer
+from vgpuctl.planner.layout.fabric import is_nvswitch_board
 from vgpuctl.planner.layout.vgpu_boards import FIRMWARE
 
 _VGPU_KINDS = (LayoutKind.VGPU, LayoutKind.MIG_VGPU)
@@ -65,7 +67,7 @@ def gpus(host: Newcomer) -> Iterator[Finding]:
 def sriov_resources(host: Newcomer) -> Iterator[Finding]:
     """The firmware reserves no address space for VFs or BARs."""
     for card in host.there.cards:
-        board = catalog.board_by_pci(card.vendor, card.device, card.subsystem)
+        board = _board_of(card)
         if card.has_unassigned_memory:
             read = "the firmware gave one of its memory BARs no address"
             yield Finding(CheckId.SRIOV_RESOURCES, Severity.ERROR, card.address, read, FIRMWARE)
@@ -105,6 +107,23 @@ def vgpu_driver(host: Newcomer) -> Iterator[Finding]:
         yield Finding(CheckId.DRIVER_WITHOUT_VGPU, severity, HOST, read, fix)
 
 
+def fabric_manager(host: Newcomer) -> Iterator[Finding]:
+    """GPUs are of boards with NVSwitches, and Fabric Manager or its SDK is missing."""
+    declared = host.layout.fabric if host.layout else None
+    boards = {board.name for card in _nvidia(host) if (board := _board_of(card)) and is_nvswitch_board(board)}
+    if not boards or (declared is None and not any(card.driver == "nvidia" for card in _nvidia(host))):
+        return
+    has_manager = "nv-fabricmanager" in host.there.programs
+    needs_sdk = declared is not None and declared.mode.has_partitions
+    if not has_manager or (needs_sdk and not host.there.has_fabric_sdk):
+        missing = "libnvfm.so.1, by which its partitions are activated," if has_manager else "Fabric Manager"
+        # Boards of four GPUs have the same names, and no NVSwitch.
+        severity = Severity.WARNING if declared is None else Severity.ERROR
+        read = f"{missing} is not installed, which the NVSwitches of {', '.join(sorted(boards))} need"
+        fix = fabric_manager_packages(host.family, host.there.nvidia_driver)
+        yield Finding(CheckId.FABRIC_MANAGER, severity, HOST, read, fix)
+
+
 def secure_boot(host: Newcomer) -> Iterator[Finding]:
     """Secure Boot is on, and NVIDIA's driver is not loaded."""
     if host.there.has_secure_boot and host.there.nvidia_driver is None and any(True for _ in _nvidia(host)):
@@ -124,6 +143,10 @@ def vfio_module(host: Newcomer) -> Iterator[Finding]:
 
 def _runnable(command: str | None, host: Newcomer) -> str | None:
     return None if host.family is Family.UNKNOWN else command
+
+
+def _board_of(card: ProbedCard) -> Board | None:
+    return catalog.board_by_pci(card.vendor, card.device, card.subsystem)
 
 
 def _nvidia(host: Newcomer) -> Iterator[ProbedCard]:

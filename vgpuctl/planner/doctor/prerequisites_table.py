@@ -22,6 +22,7 @@ PREREQUISITES: tuple[Prerequisite, ...] = (
     Prerequisite(CheckId.SRIOV_RESOURCES, prerequisites_of_devices.sriov_resources),
     Prerequisite(CheckId.FOREIGN_DRIVER, prerequisites_of_devices.foreign_driver),
     Prerequisite(CheckId.DRIVER_WITHOUT_VGPU, prerequisites_of_devices.vgpu_driver),
+    Prerequisite(CheckId.FABRIC_MANAGER, prerequisites_of_devices.fabric_manager),
     Prerequisite(CheckId.SECURE_BOOT, prerequisites_of_devices.secure_boot, Severity.WARNING),
     Prerequisite(CheckId.QEMU, prerequisites_of_services.qemu),
     Prerequisite(CheckId.LIBVIRT, prerequisites_of_services.libvirt),

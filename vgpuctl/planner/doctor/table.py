@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.planner.doctor import (
+    fabric_checks,
     gpu_checks,
     host_checks,
     libvirt_checks,
@@ -40,7 +41,7 @@ CHECKS: tuple[Check, ...] = (
     Check(CheckId.SIZE_CONFLICT, 9, vgpu_checks.size_conflict, Severity.WARNING),
     Check(CheckId.STALE_VGPU, 10, vgpu_checks.stale_vgpu, Severity.WARNING),
     Check(CheckId.MIXED_SIZE_LOST, 11, vgpu_checks.mixed_size_lost),
-    Check(CheckId.FABRIC, 12, gpu_checks.fabric),
+    Check(CheckId.FABRIC, 12, fabric_checks.fabric),
     Check(CheckId.MEMORY_MAP, 13, gpu_checks.memory_map, Severity.WARNING),
     Check(CheckId.GROUP_NOT_ISOLATED, 14, gpu_checks.group_not_isolated),
     Check(CheckId.NO_RESET, 15, gpu_checks.no_reset),
@@ -62,6 +63,7 @@ CHECKS: tuple[Check, ...] = (
     Check(CheckId.VFS_ON_OTHER_DRIVER, 0, sriov_checks.vfs_on_other_driver),
     Check(CheckId.BOARD_UNKNOWN, 0, sriov_checks.board_unknown),
     Check(CheckId.FOREIGN_SRIOV_UNIT, 0, sriov_checks.foreign_sriov_unit, Severity.WARNING),
+    Check(CheckId.FABRIC_MANAGER, 0, fabric_checks.manager),
     Check(CheckId.LIBVIRT_TOO_OLD, 0, host_checks.libvirt_too_old),
     Check(CheckId.BOOT_CONTRACT, 0, host_checks.boot_contract),
     Check(CheckId.LIBVIRT_DAEMONS, 0, libvirt_checks.libvirt_daemons),

@@ -3,6 +3,7 @@
 
 from pathlib import Path
 
+from vgpuctl_lab.simulated.machine import fabric_manager
 from vgpuctl_lab.simulated.machine.programs import PROGRAMS
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 from vgpuctl_lab.simulated.machine.tree import Link, build
@@ -12,10 +13,12 @@ _PYTHON = "#!/bin/sh\necho 3.11\n"
 
 
 def programs(machine: MachineFolder) -> dict[str, str]:
-    """The programs of the machine by path, with what sh would run."""
+    """The programs of the machine and Fabric Manager's library by path, with what sh would run."""
     names = (*machine.shape.versions, *PROGRAMS, "sudo", "virt-ssh-helper", "swtpm", "swtpm_setup")
     found = {f"/usr/bin/{name}": "#!/bin/sh\n" for name in names}
     found["/usr/bin/python3"] = _PYTHON
+    if machine.shape.has_fabric_manager:
+        found |= {f"/usr/bin/{fabric_manager.PROGRAM}": "#!/bin/sh\n", "/usr/lib64/libnvfm.so.1": "\n"}
     changed = machine.state().files
     return {path: text for path, text in found.items() if changed.get(path, text) is not None}
 

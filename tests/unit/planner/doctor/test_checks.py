@@ -270,30 +270,6 @@ def test_no_finding_is_worse_than_its_check_and_one_is_as_bad() -> None:
     }
 
 
-@pytest.mark.parametrize(
-    ("gpu", "mode", "severity", "words"),
-    [
-        (behind_switch("completed"), 2, None, ""),
-        (behind_switch("completed", status=999), 2, Severity.ERROR, "status 999"),
-        (behind_switch("completed", status=3), 0, Severity.ERROR, "status 3"),
-        (behind_switch("in-progress"), 0, Severity.ERROR, "wait for `completed`"),
-        (behind_switch("in-progress"), None, Severity.ERROR, "wait for `completed`"),
-        # Without a partition the state never changes, so waiting does not help.
-        (behind_switch("in-progress"), 1, Severity.NOTE, "fmpm -a"),
-        (behind_switch("in-progress"), 2, Severity.WARNING, "fmpm -a"),
-        (behind_switch("not-started"), 2, Severity.ERROR, "start nvidia-fabricmanager"),
-        (behind_switch("not-started"), 1, Severity.ERROR, "start nvidia-fabricmanager"),
-        (behind_switch("completed", faults=("unhealthy route",)), 2, Severity.WARNING, "unhealthy route"),
-    ],
-)
-def test_the_fabric_is_told_as_it_is_in_each_mode(gpu: Gpu, mode: int | None, severity: Severity, words: str) -> None:
-    layout = PassthroughLayout() if mode != 2 else VGPU
-    found = [one for one in examine(seen(gpu, layout, fabric_mode=mode)) if one.check == "fabric"]
-    found = [one for one in found if one.subject == gpu.address]
-    assert [one.severity for one in found] == ([] if severity is None else [severity])
-    assert all(words in f"{one.read}; {one.fix}" for one in found)
-
-
 def with_vfs(driver: str | None, *, offers_types: bool | None = None, count: int = 32) -> Gpu:
     gpu = emulated_a40().facts()
     sick = tuple(replace(one, driver=driver, offers_types=offers_types) for one in gpu.vfs[:count])

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from vgpuctl.agent.wire.check_ids import CheckId
-from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, NetworkLayout, VgpuLayout
+from vgpuctl.model.layout import FabricLayout, FabricMode, GpuLayout, GpuMatch, HostLayout, NetworkLayout, VgpuLayout
 from vgpuctl.model.preparation import Preparation, ProbedCard, PythonThere
 from vgpuctl.planner.doctor import Finding, Severity
 from vgpuctl.planner.doctor.prerequisites import FailedAttempt, Newcomer
@@ -54,6 +54,8 @@ LAYOUT = HostLayout(
 )
 HOST = Newcomer(READY, LAYOUT, user="operator", becomes=True)
 NO_PYTHON = {"agent": FailedAttempt("gpu1: /usr/bin/python3 was not found"), "lacks_python": True}
+H100 = ProbedCard("0000:41:00.0", "10de", "2330", "10de:16c1", "nvidia", 16, is_vgpu_host=True)
+FABRIC = HostLayout(fabric=FabricLayout(FabricMode.SHARED))
 BLOCKED = replace(A40, has_unassigned_memory=True)
 
 
@@ -109,6 +111,22 @@ CASES: list[tuple[str, Newcomer, str]] = [
     ("driver-without-vgpu", without(nvidia_driver=None, cards=(replace(A40, driver=None),)), "vgpu-kvm"),
     ("driver-without-vgpu", without(cards=(replace(A40, is_vgpu_host=False),)), "vGPU Manager"),
     ("driver-without-vgpu", without(processes=frozenset({"nvidia-gridd"})), "vGPU Manager"),
+    (
+        "fabric-manager",
+        without(cards=(H100,)),
+        "nvidia-fabricmanager-580 nvidia-fabricmanager-dev-580 of version 580.65.06",
+    ),
+    ("fabric-manager", without(cards=(H100,), nvidia_driver=None, layout=FABRIC), "nvidia-fabricmanager-dev-BRANCH"),
+    (
+        "fabric-manager",
+        without(cards=(H100,), distribution=EL),
+        "dnf install -y nvidia-fabricmanager-580.65.06 nvidia-fabric-manager-devel-580.65.06",
+    ),
+    (
+        "fabric-manager",
+        without(cards=(H100,), layout=FABRIC, programs=READY.programs | {"nv-fabricmanager"}),
+        "nvidia-fabricmanager-dev-580",
+    ),
     ("secure-boot", without(has_secure_boot=True, nvidia_driver=None), "mokutil"),
     ("qemu", without(programs=READY.programs - {"qemu-system-x86_64"}), "apt-get install -y qemu-system-x86"),
     ("libvirt", without(programs=READY.programs - {"libvirtd"}, distribution=EL), "dnf install -y libvirt"),
@@ -152,6 +170,24 @@ def test_a_package_that_one_release_has_apart_is_named_there_alone(release: str,
 def test_nothing_is_missing_on_a_ready_host() -> None:
     assert look_for_missing(HOST) == ()
     assert look_for_missing(replace(HOST, networks={"default": True})) == ()
+
+
+def test_fabric_manager_is_asked_for_where_it_is_needed_alone() -> None:
+    installed = READY.programs | {"nv-fabricmanager"}
+    cards = (H100,)
+    for fine in (
+        without(cards=cards, programs=installed),
+        without(cards=cards, programs=installed, layout=HostLayout(fabric=FabricLayout(FabricMode.BARE))),
+        without(cards=cards, programs=installed, has_fabric_sdk=True, layout=FABRIC),
+        without(cards=(replace(H100, driver="vfio-pci"),)),
+        without(layout=FABRIC),
+    ):
+        assert not found("fabric-manager", fine)
+    (declared,), (seen,) = (
+        found("fabric-manager", without(cards=cards, layout=FABRIC)),
+        found("fabric-manager", without(cards=cards)),
+    )
+    assert (declared.severity, seen.severity) == (Severity.ERROR, Severity.WARNING)
 
 
 def test_every_prerequisite_has_a_case_and_is_no_worse_than_it_says() -> None:

@@ -18,6 +18,7 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change, RestartFabricManager, SetFabricMode
 from vgpuctl_lab.card_links import fabric_config
 from vgpuctl_lab.simulated.machine import faults
+from vgpuctl_lab.simulated.machine.fabric_manager import CODES
 from vgpuctl_lab.simulated.machine.state import Domain
 
 BARE, SHARED, VGPU = "h100-sxm5*8", "h100-sxm5~fabric-shared*8", "h100-sxm5~fabric-vgpu*8"
@@ -171,6 +172,16 @@ def test_one_that_starts_is_waited_for_with_a_limit(tmp_path: Path) -> None:
     with machine.files.change() as state:
         faults.set_on_host(machine.files, state, "fabric-starting", 600)
     assert machine.refused(RESTART).code == ProblemCode.FABRIC_STARTING
+
+
+def test_one_without_partitions_need_not_listen(tmp_path: Path) -> None:
+    machine = machine_of(tmp_path, SHARED)
+    codes = machine.files.root / CODES.lstrip("/")
+    codes.parent.mkdir(parents=True)
+    codes.write_text("fmConnect -9\n")
+    assert machine.done(SetFabricMode(0, False)) and machine.done(RESTART)
+    assert machine.done(TO_SHARED)
+    assert machine.refused(RESTART).code == ProblemCode.FABRIC_UNREACHABLE
 
 
 def test_the_boot_brings_a_mode_back_that_an_update_has_overwritten(tmp_path: Path) -> None:

@@ -19,6 +19,11 @@ _RESTART_TIMEOUT_S = 100.0
 # For how long it may set the fabric up, and the pause between two questions.
 _READY_S = 120.0
 _PAUSE_S = 2.0
+_READY_WITHOUT_PARTITIONS = (
+    ProblemCode.FABRIC_NOT_SUPPORTED,
+    ProblemCode.FABRIC_LIBRARY_MISSING,
+    ProblemCode.FABRIC_UNREACHABLE,
+)
 
 
 def ensure(host: Host, step: SetFabricMode, *, dry_run: bool) -> Change:
@@ -138,9 +143,10 @@ def _restart(host: Host) -> None:
 def _wait_until_ready(host: Host, *, may_tell: bool) -> None:
     """Wait until Fabric Manager answers. may_tell: no partition can be active, which it may be told.
 
-    In mode 0 it has no partitions to list, and its SDK need not be installed. Raises Problem.
+    In mode 0 it has no partitions to list, its SDK need not be installed, and nobody has seen whether it listens there.
+    Raises Problem.
     """
-    ready = (ProblemCode.FABRIC_NOT_SUPPORTED, ProblemCode.FABRIC_LIBRARY_MISSING) if not fabric.read_mode(host) else ()
+    ready = () if fabric.read_mode(host) else _READY_WITHOUT_PARTITIONS
     deadline = host.monotonic() + _READY_S
     while True:
         try:
@@ -148,10 +154,11 @@ def _wait_until_ready(host: Host, *, may_tell: bool) -> None:
                 _ask(manager, may_tell=may_tell)
             return
         except Problem as problem:
-            if problem.code in ready:
+            is_active = fabric.read_run(host)[0]
+            if is_active and problem.code in ready:
                 return
             passes = problem.code in (ProblemCode.FABRIC_STARTING, ProblemCode.FABRIC_UNREACHABLE)
-            if not passes or host.monotonic() >= deadline or not fabric.read_run(host)[0]:
+            if not passes or host.monotonic() >= deadline or not is_active:
                 raise
         host.wait(_PAUSE_S)
 

@@ -14,7 +14,7 @@ options:
     description: Only hosts that fit, as C(--limit) of vgpuctl; all hosts of the inventory otherwise.
     type: str
   disrupt:
-    description: Stop VMs of tenants that are in the way, and start them again.
+    description: Stop VMs of tenants that are in the way, and start them again; restart Fabric Manager for its mode.
     type: bool
     default: false
   reset:

@@ -14,6 +14,9 @@ from vgpuctl.agent.wire.fabric import FabricManagerFacts, FabricPartition
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 
 
+_PENDING = "its configuration was written after its start, so that it has perhaps another mode"
+
+
 class FabricMode(IntEnum):
     """FABRIC_MODE: BARE for the host itself or one VM with all GPUs and NVSwitches, SHARED for VMs with whole GPUs."""
 
@@ -82,7 +85,7 @@ def on_fabric(gpu: Gpu, facts: HostFacts) -> OnFabric | None:
     return OnFabric(
         manager.mode,
         module,
-        manager.problem,
+        manager.problem or (_PENDING if manager.needs_restart else None),
         tuple(map(_partition, listed)),
         next((one.number for one in listed if one.is_active), None),
     )

@@ -69,7 +69,7 @@ def ensure_read(host: Host, step: RestartFabricManager, *, dry_run: bool) -> Cha
         raise Problem(
             ProblemCode.FABRIC_IN_USE,
             f"Fabric Manager is not restarted: {user}",
-            hint="move or stop the VM, and deactivate its partition (`fmpm -d ID`)",
+            hint="move or stop the VM; `vgpuctl repair` deactivates a partition that no VM runs with",
         )
     now = f"active, with {_words(read_settings(host))}"
     before = (

@@ -14,6 +14,7 @@ ELSEWHERE = {
     "gpu_reset": "a reset leaves nothing to read but the MIG mode that it makes current",
     "heterogeneous": "the mode is read by NVML with the card's other values, in facts/nvml_vgpu.py",
     "mig_mode": "the mode is one reading with the GPU instances, in facts/mig.py and facts/nvml_mig.py",
+    "partition": "the partitions are one reading with the mode, in facts/fabric.py",
     "reset": "a reset leaves nothing to read",
     "rom": "the ROM is only read when a card comes back from a VM; the change itself says its hash",
 }

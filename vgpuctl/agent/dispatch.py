@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Tuple, Type
 from vgpuctl import __version__
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request
-from vgpuctl.agent.wire.fabric import PARTITION_STEPS
+from vgpuctl.agent.wire.fabric import ActivatePartition, DeactivatePartition, RestorePartitions
 from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.guest_state import GuestState
 from vgpuctl.agent.wire.image import ImageFile
@@ -60,7 +60,9 @@ _TAKERS: Dict[Type[Step], str] = {
     SetOvnChassis: "ovn.ensure_chassis",
     SetUplinkBridge: "ovn.ensure_uplink",
     TakeOutUplink: "ovn.ensure_no_uplink",
-    **{step: step.op for step in PARTITION_STEPS},
+    ActivatePartition: "partition.ensure_active",
+    DeactivatePartition: "partition.ensure_inactive",
+    RestorePartitions: "partition.ensure_restored",
     # `mdev.create` is taken by changes/mdev.py, and so on.
     **{step: f"{step.op.partition('.')[0].replace('-', '_')}.ensure" for step in VGPU_STEPS},
 }

@@ -13,7 +13,6 @@ from vgpuctl import catalog
 from vgpuctl.agent.wire.fabric import FabricManagerFacts, FabricPartition
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 
-
 _PENDING = "its configuration was written after its start, so that it has perhaps another mode"
 
 

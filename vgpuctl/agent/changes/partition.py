@@ -27,27 +27,27 @@ _STARTS_WITHIN_S, _PAUSE_S = 30.0, 1.0
 ACTIVE, INACTIVE = "active", "inactive"
 
 
-def activate(host: Host, step: ActivatePartition, *, dry_run: bool) -> Change:
+def ensure_active(host: Host, step: ActivatePartition, *, dry_run: bool) -> Change:
     """Activate the partition of a VM that is about to start.
 
     Raises Problem: `fabric-…`, `held` for a GPU of it that a process of another VM holds, `read-back-differs`.
     """
     if not dry_run:
         fabric_notes.note_modules(host)
-    return _patiently(host, lambda fabric: _ensure_active(fabric, step, dry_run=dry_run), dry_run=dry_run)
+    return _patiently(host, lambda fabric: _make_active(fabric, step, dry_run=dry_run), dry_run=dry_run)
 
 
-def deactivate(host: Host, step: DeactivatePartition, *, dry_run: bool) -> Change:
+def ensure_inactive(host: Host, step: DeactivatePartition, *, dry_run: bool) -> Change:
     """Deactivate the partition of a VM that has ended.
 
     Raises Problem: `fabric-…`, `held` while a process holds a GPU of it, `read-back-differs`.
     """
-    return _patiently(host, lambda fabric: _ensure_inactive(fabric, step, dry_run=dry_run), dry_run=dry_run)
+    return _patiently(host, lambda fabric: _make_inactive(fabric, step, dry_run=dry_run), dry_run=dry_run)
 
 
-def restore(host: Host, step: RestorePartitions, *, dry_run: bool) -> Change:
+def ensure_restored(host: Host, step: RestorePartitions, *, dry_run: bool) -> Change:
     """Have the partitions of running VMs active. Raises Problem: `fabric-…`, `read-back-differs`."""
-    return _patiently(host, lambda fabric: _ensure_all(fabric, step, dry_run=dry_run), dry_run=dry_run)
+    return _patiently(host, lambda fabric: _make_all_active(fabric, step, dry_run=dry_run), dry_run=dry_run)
 
 
 def _patiently(host: Host, act: Callable[["_Fabric"], Change], *, dry_run: bool) -> Change:
@@ -135,7 +135,7 @@ class _Fabric:
         require_unheld(self.nodes, f"the partition of {', '.join(gpus)}", _holders(self.host, self.nodes, gpus))
 
 
-def _ensure_active(fabric: _Fabric, step: ActivatePartition, *, dry_run: bool) -> Change:
+def _make_active(fabric: _Fabric, step: ActivatePartition, *, dry_run: bool) -> Change:
     used = step.used
     partition = fabric.find(used.gpus, dry_run=dry_run)
     before, after = _state(partition), f"{ACTIVE}: {partition.number}"
@@ -151,7 +151,7 @@ def _ensure_active(fabric: _Fabric, step: ActivatePartition, *, dry_run: bool) -
     return Change(step.op, used.target, before, after, changed=True)
 
 
-def _ensure_inactive(fabric: _Fabric, step: DeactivatePartition, *, dry_run: bool) -> Change:
+def _make_inactive(fabric: _Fabric, step: DeactivatePartition, *, dry_run: bool) -> Change:
     used = step.used
     partition = fabric.find(used.gpus, dry_run=dry_run)
     before = _state(partition)
@@ -166,7 +166,7 @@ def _ensure_inactive(fabric: _Fabric, step: DeactivatePartition, *, dry_run: boo
     return Change(step.op, used.target, before, INACTIVE, changed=True)
 
 
-def _ensure_all(fabric: _Fabric, step: RestorePartitions, *, dry_run: bool) -> Change:
+def _make_all_active(fabric: _Fabric, step: RestorePartitions, *, dry_run: bool) -> Change:
     try:
         before: Optional[str] = _numbers(fabric.manager.partitions())
     except Problem as problem:

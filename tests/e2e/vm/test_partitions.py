@@ -7,7 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.kills import kill_after, paired_points
 from tests.e2e.libvirt_of import libvirt_of
+from tests.e2e.operate.test_watched_hosts import controller, soon
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SIZE, operator
 from tests.lab.simulated_fixtures import machine
@@ -169,3 +171,46 @@ def test_modules_are_noted_before_a_vm_has_the_cards(operator: Operator, fleet: 
     seen = operator.json("inspect-host", SHARED)
     assert [gpu["topology"]["module"] for gpu in seen["gpus"]] == list(range(1, 9))
     assert [one["vm"] is not None for one in seen["fabric_manager"]["partitions"] if one["is_active"]] == [True]
+
+
+def test_a_controller_sets_partitions_without_a_word_and_touches_no_vm(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    create(operator, "web", "passthrough:H100*2", "--host", SHARED)
+    create(operator, "db", "passthrough", "--host", SHARED)
+    before = machine(fleet, SHARED).state().domains
+    with controller(operator):
+        lab.faults.begin(SHARED, "fabric-restarted", folder=fleet)
+        soon(lambda: machine(fleet, SHARED).state().fabric.window_ends is None)
+        assert active(fleet, SHARED) == [3, 8]
+        lab.faults.begin(SHARED, "fabric-starting", 1, folder=fleet)  # it has lost all partitions
+        soon(lambda: active(fleet, SHARED) == [3, 8])
+        assert machine(fleet, SHARED).state().domains == before
+        with libvirt_of(operator.inventory, SHARED) as there:
+            there.connection.lookupByName("acme.db").destroy()
+        soon(lambda: active(fleet, SHARED) == [3])
+    assert machine(fleet, SHARED).state().fabric.window_ends is None
+
+
+@pytest.mark.parametrize(("host", "gpu"), [(SHARED, "passthrough:H100*2"), (VGPU, "H100XM-80C*2")])
+def test_a_command_that_is_killed_leaves_no_partition_without_its_vm(
+    operator: Operator, fleet: lab.LabFolder, host: str, gpu: str
+) -> None:
+    make = ("create-vm", "web", *ACME, *SIZE, "--gpu", gpu, "--host", host)
+    drop = ("delete-vm", "web", *ACME, "--yes", *FORCED)
+    for made, dropped in paired_points(operator, make, drop, most=5):
+        kill_after(operator, made, *make)
+        operator.does("repair")
+        assert_as_promised(operator, fleet, host, f"created until side effect {made}")
+        if not operator.json("list-vms"):
+            operator.does(*make)
+        kill_after(operator, dropped, *drop)
+        operator.does("repair")
+        assert_as_promised(operator, fleet, host, f"deleted until side effect {dropped}")
+        operator.delete_all_vms()
+
+
+def assert_as_promised(operator: Operator, fleet: lab.LabFolder, host: str, text: str) -> None:
+    """The VM runs with its partition, or there is neither."""
+    runs = [one["vm"]["state"] for one in operator.json("list-vms")]
+    assert active(fleet, host) == ([3] if runs else []), f"{text}: {runs}"

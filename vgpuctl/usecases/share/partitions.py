@@ -48,26 +48,21 @@ def activate_partition(host: HostSession, vm: Vm, leases: Sequence[Lease], facts
         take_steps(host, [step])
 
 
-def deactivate_partitions(host: HostSession, leases: Iterable[Lease], facts: HostFacts) -> None:
-    """Deactivate what is active for VMs that have ended. leases: theirs. facts: of the host as it was read since.
+def deactivate_partitions(host: HostSession, shares: Iterable[Share], facts: HostFacts) -> None:
+    """Deactivate what vgpuctl activated for VMs that had these shares and have ended.
 
-    A Fabric Manager that does not answer is not waited for: when it is back it is told the partitions of running VMs.
-    Raises AgentProblem, also while a process has one of the GPUs.
+    facts: of the host as it was read since. A Fabric Manager that does not answer is not waited for: when it is back it
+    is told the partitions of running VMs. Raises AgentProblem, also while a process has one of the GPUs.
     """
-    gpus: dict[str, set[str]] = {}
-    for one in leases:
-        gpus.setdefault(one.vm_uuid, set()).add(one.share.gpu)
-    used = [used for vm_uuid, own in gpus.items() for used in _active_for(facts, own, vm_uuid)]
-    take_steps(host, [DeactivatePartition(one) for one in used])
-
-
-def _active_for(facts: HostFacts, gpus: Collection[str], vm_uuid: str) -> list[UsedPartition]:
-    """The active partitions with any of these GPUs that were activated for the VM."""
-    return [
-        UsedPartition(own, (), vm_uuid)
-        for one, own in _active(facts)
-        if one.vm == vm_uuid and not set(gpus).isdisjoint(own)
-    ]
+    gpus = {one.gpu for one in shares}
+    take_steps(
+        host,
+        [
+            DeactivatePartition(UsedPartition(own, (), partition.vm))
+            for partition, own in _active(facts)
+            if partition.vm is not None and not gpus.isdisjoint(own)
+        ],
+    )
 
 
 def _active(facts: HostFacts) -> list[tuple[FabricPartition, tuple[str, ...]]]:
@@ -90,7 +85,7 @@ def end_partitions(services: Services, host: HostSession, leases: Sequence[Lease
     with services.store.reading() as session:
         known = session.facts(host.name)
     if leases and not services.goes_on and (known is None or known.facts.fabric_manager is not None):
-        deactivate_partitions(host, leases, host.agent.facts())
+        deactivate_partitions(host, [one.share for one in leases], host.agent.facts())
 
 
 def refuse_other_gpus(services: Services, vm: Vm, shares: Iterable[Share]) -> None:

@@ -45,7 +45,7 @@ def release_shares(services: Services, host: HostSession, leases: Sequence[Lease
             session.set_lease_state(lease.id, LeaseState.RELEASING)
     quarantine_killed(services, host, leases)
     facts = host.agent.facts()
-    deactivate_partitions(host, leases, facts)
+    deactivate_partitions(host, [one.share for one in leases], facts)
     released: list[Released] = []
     try:
         for lease in leases:
@@ -69,7 +69,7 @@ def release_ended(services: Services, host: HostSession, leases: Sequence[Lease]
         _as_released(services, host, leases)
         return
     facts = host.agent.facts()
-    deactivate_partitions(host, leases, facts)
+    deactivate_partitions(host, [one.share for one in leases], facts)
     released = [replace(release_device(host, lease.share, facts), lease=lease) for lease in leases]
     prove(services, host, released, remember_facts(services, host))
 
@@ -82,6 +82,7 @@ def release_strays(services: Services, host: HostSession, shares: Sequence[Share
     if not shares or services.goes_on:
         return
     facts = host.agent.facts()
+    deactivate_partitions(host, shares, facts)
     released = [release_device(host, share, facts) for share in shares]
     prove(services, host, released, remember_facts(services, host))
 

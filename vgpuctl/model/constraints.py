@@ -39,7 +39,7 @@ class Constraints:
     """policy: as `parse_policy` reads it, None for what the hosts say.
 
     required, preferred: labels of each of the VM's GPUs, or of the host for a VM without GPUs. group: a name among the
-    tenant's VMs; together: where its members are.
+    tenant's VMs; together: where its members are. partition: the number of the NVSwitch partition of its GPUs.
     """
 
     policy: str | None = None
@@ -47,6 +47,7 @@ class Constraints:
     preferred: tuple[Label, ...] = ()
     group: str | None = None
     together: Together = Together.PREFER_APART
+    partition: int | None = None
 
 
 NO_CONSTRAINTS = Constraints()

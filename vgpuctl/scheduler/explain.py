@@ -13,6 +13,7 @@ from vgpuctl.scheduler.fit import fit
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.fleet_host import FleetHost
 from vgpuctl.scheduler.host_rules import refuse_host
+from vgpuctl.scheduler.partitions import refuse_taken
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.request_class import share_requests_of
 from vgpuctl.scheduler.scorer import NOTHING_MORE, FleetView
@@ -100,7 +101,8 @@ def _on_host(host: FleetHost, request: VmRequest, share_requests: Sequence[Share
         elif refusals:
             rejections.append(_rejection(name, state.gpu.address, refusals[0]))
     if usable and len(share_requests) > 1 and fit(share_requests, usable) is None:
-        rejections.append(_rejection(name, None, _not_together(share_requests, usable)))
+        taken = refuse_taken(share_requests, usable, host.states) if host.has_fabric else None
+        rejections.append(_rejection(name, None, taken or _not_together(share_requests, usable)))
     return rejections
 
 

@@ -41,7 +41,7 @@ def fit(
     """
     if not has_partitions(states):
         return _fit(share_requests, states, scorer)
-    for some in choices([one.request for one in share_requests], states):
+    for some in choices(share_requests, states):
         found = _fit(share_requests, some, scorer)
         if found is not None and is_one_partition(found.shares, some):
             return found

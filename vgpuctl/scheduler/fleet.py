@@ -273,7 +273,8 @@ class Fleet:
         memory = (request.memory_mib, request.hugepages_kib)
         workload = request.workload if PolicyName.PREDICTED in policy.names else None
         shown = request.display.vgpu if request.display.shows_vgpu else None
-        labels, parts = (constraints.required, constraints.preferred), parts_needed(request)
+        labels = (constraints.required, constraints.preferred, constraints.partition)
+        parts = parts_needed(request)
         key = (request.gpus, request.vcpus, memory, policy, labels, workload, shown, parts, terms_of(request))
         found = self._request_classes.get(key)
         if found is None:

@@ -14,10 +14,12 @@ from vgpuctl import catalog
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Share
 from vgpuctl.scheduler.scarcity import is_untouched
+from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.fabric import OnFabric, Partition, board_has_nvswitch, loss_of
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
+from vgpuctl.sharing.offer import Refusal, ShareRequest
 from vgpuctl.sharing.partition_rules import needs_partition
 
 
@@ -59,15 +61,47 @@ def has_partitions(states: Sequence[GpuState]) -> bool:
     return any(state.fabric is not None for state in states)
 
 
-def choices(requests: Sequence[GpuRequest], states: Sequence[GpuState]) -> Iterator[list[GpuState]]:
+def choices(share_requests: Sequence[ShareRequest], states: Sequence[GpuState]) -> Iterator[list[GpuState]]:
     """The GPUs of a host as a VM may choose among them, the best first: in each choice one partition is open."""
-    sizes = sizes_of(requests)
+    sizes = sizes_of([one.request for one in share_requests])
     partitions, free = _partitions(states), free_modules(states)
-    fitting = [one for one in partitions if sizes.least <= len(one.modules) <= sizes.most and _works(one)]
+    fitting = [one for one in _of_size(sizes, share_requests, partitions) if _works(one)]
     for one in sorted(fitting, key=lambda one: (-len(one.modules), loss_of(one.modules, partitions, free), one.number)):
         yield [_within(state, one.modules) for state in states]
     if not sizes.least:
         yield [_within(state, frozenset()) for state in states]
+
+
+def _of_size(sizes: Sizes, share_requests: Sequence[ShareRequest], partitions: Sequence[Partition]) -> list[Partition]:
+    numbers = {one.partition for one in share_requests}
+    return [
+        one
+        for one in partitions
+        if sizes.least <= len(one.modules) <= sizes.most and (None in numbers or one.number in numbers)
+    ]
+
+
+def refuse_taken(
+    share_requests: Sequence[ShareRequest], usable: Sequence[GpuState], states: Sequence[GpuState]
+) -> Refusal | None:
+    """Say which GPUs keep each partition that would do from a VM; None on a host without a fabric.
+
+    usable: the GPUs of the host that would take a part of the VM.
+    """
+    sizes = sizes_of([one.request for one in share_requests])
+    there = {state.fabric.module for state in usable if state.fabric is not None}
+    lacking = {
+        one.number: sorted(one.failed or one.modules - there)
+        for one in _of_size(sizes, share_requests, _partitions(states))
+    }
+    told = "; ".join(f"{number} without module {', '.join(map(str, gone))}" for number, gone in lacking.items() if gone)
+    if not told:
+        return None
+    return Refusal(
+        Code.NO_PARTITION,
+        f"no partition of its NVSwitch fabric with {len(share_requests)} GPUs is free: {told}",
+        "delete or move the VMs that have these GPUs, or ask for fewer GPUs",
+    )
 
 
 def is_one_partition(shares: Sequence[Share], states: Sequence[GpuState]) -> bool:

@@ -54,7 +54,12 @@ def share_requests_of(request: VmRequest) -> list[ShareRequest]:
         if gpu.board is not None:
             boards = frozenset(board.key for board in catalog.boards_named(gpu.board))
         share_request = ShareRequest(
-            gpu, boards, request.constraints.required, terms=terms_of(request), together=sizes.together
+            gpu,
+            boards,
+            request.constraints.required,
+            terms=terms_of(request),
+            together=sizes.together,
+            partition=request.constraints.partition,
         )
         share_requests.extend([share_request] * gpu.count)
     if share_requests and request.display.shows_vgpu:

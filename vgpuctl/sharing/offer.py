@@ -17,7 +17,7 @@ class ShareRequest:
 
     labels: that the GPU must have. display: how the console shows the share's picture, None if it does not. terms: what
     the VM asks of vGPUs beside their type. together: how many GPUs of the VM have to be one NVSwitch partition, None
-    where that is not sure before they are chosen.
+    where that is not sure before they are chosen. partition: the number of that partition, None for any.
     """
 
     request: GpuRequest
@@ -26,6 +26,7 @@ class ShareRequest:
     display: VgpuDisplay | None = None
     terms: VgpuTerms = NO_TERMS
     together: int | None = None
+    partition: int | None = None
 
     @property
     def what(self) -> str:

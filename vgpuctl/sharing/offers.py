@@ -30,7 +30,7 @@ def ask(share_request: ShareRequest, state: GpuState) -> Answer:
             return refusal
     if kind is not None and not isinstance(answer, Refusal):
         answer = _on_terms(kind, share_request, answer, state)
-    if state.fabric is not None and not isinstance(answer, Refusal):
+    if (state.fabric is not None or share_request.partition is not None) and not isinstance(answer, Refusal):
         answer = _in_partitions(share_request, answer, state)
     reason = refuse_use(state.declared, VGPU_LAYOUTS if sharing is None else kind_of(sharing).layouts)
     return answer if reason is None else declared_otherwise(reason, state)

@@ -37,11 +37,12 @@ def refuse_partition(share_request: ShareRequest, share: Share, state: GpuState)
     """Say why no partition would serve a share, None where one may, or the share needs none."""
     fabric = state.fabric
     if fabric is None or not needs_partition(share):
-        return None
+        return _refuse_without_fabric(share_request)
     return (
         _refuse_mode(fabric, share, state)
         or _refuse_unknown(fabric, state)
         or _refuse_part(share, state)
+        or _refuse_number(share_request, fabric)
         or _refuse_sizes(share_request.together, fabric)
         or _refuse_active(fabric, state)
     )
@@ -89,6 +90,29 @@ def _refuse_part(share: Share, state: GpuState) -> Refusal | None:
         f"{share.profile} leaves room for other vGPUs, and a partition of the fabric gives the GPU to one VM",
         "ask for the type with all of its memory, or for a MIG-backed one, which needs no partition",
     )
+
+
+def _refuse_without_fabric(share_request: ShareRequest) -> Refusal | None:
+    if share_request.partition is None:
+        return None
+    reason = f"partition {share_request.partition} is asked for, and the share needs no partition of an NVSwitch fabric"
+    return Refusal(Code.NO_PARTITION, reason, "leave --partition out, or ask for whole GPUs or vGPUs of an HGX host")
+
+
+def _refuse_number(share_request: ShareRequest, fabric: OnFabric) -> Refusal | None:
+    number = share_request.partition
+    if number is None:
+        return None
+    found = next((one for one in fabric.partitions if one.number == number), None)
+    remedy = "`vgpuctl list-partitions` shows the partitions"
+    if found is None:
+        return Refusal(
+            Code.NO_PARTITION, f"partition {number} does not have it, which is module {fabric.module}", remedy
+        )
+    if share_request.together not in (None, len(found.modules)):
+        reason = f"partition {number} has {len(found.modules)} GPUs, and {share_request.together} are asked for"
+        return Refusal(Code.NO_PARTITION, reason, remedy)
+    return None
 
 
 def _refuse_sizes(together: int | None, fabric: OnFabric) -> Refusal | None:

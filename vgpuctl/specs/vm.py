@@ -141,6 +141,16 @@ VM = Table(
             example="[tier=gold]",
         ),
         Field(
+            "partition",
+            Whole(0, 63),
+            "Use this partition of the host's NVSwitch fabric, by its number in `list-partitions`",
+            "constraints.partition",
+            "--partition",
+            metavar="NUMBER",
+            compared=Compared.NEVER,
+            example="3",
+        ),
+        Field(
             "group",
             Text(_parse_group),
             "Group of the tenant's VMs: apart, together, prefer-apart (the default) or prefer-together",

@@ -18,6 +18,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Window
+from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.calendar import Booking, first_start, first_windows
 from vgpuctl.scheduler.candidates import Candidate
 from vgpuctl.scheduler.capacity import count_more
@@ -229,3 +230,39 @@ def test_other_cards_of_such_a_host_and_mig_backed_vgpus_need_no_partition(facts
         request = vm(f"{VGPUS}*4")
         request = replace(request, constraints=replace(request.constraints, policy=policy))
         assert modules(board, fleet.place(request)) in ([1, 2, 3, 4], [5, 6, 7, 8])
+
+
+def by_hand(number: int, gpu: str = CARDS, count: int = 2) -> VmRequest:
+    request = vm(f"{gpu}*{count}")
+    return replace(request, constraints=replace(request.constraints, partition=number))
+
+
+def test_a_partition_is_named_by_hand(facts: Facts) -> None:
+    board = facts("shared")
+    capacity = HostCapacity("h", board)
+    fleet = Fleet([a40_host("a"), capacity])
+    assert modules(board, fleet.place(by_hand(5))) == [5, 7]
+    assert modules(board, fleet.place(by_hand(11, count=1))) == [5]
+    single = fleet.place(by_hand(7, count=1))
+    assert single is not None
+    held = leases(single, "one")
+    for request, reason in (
+        (by_hand(0), "partition 0 has 8 GPUs, and 2 are asked for"),
+        (by_hand(99), "partition 99 does not have it"),
+        (by_hand(3), "no partition of its NVSwitch fabric with 2 GPUs is free: 3 without module 1"),
+        (by_hand(0, count=8), "0 without module 1"),
+    ):
+        answer = explain(request, [capacity], held)
+        assert not isinstance(answer, Placement)
+        assert any(reason in one.reason for one in answer if one.code == "no-partition"), answer
+    alone = explain(by_hand(3, "A40-8Q", 1), [a40_host("a")], [])
+    assert not isinstance(alone, Placement) and {one.code for one in alone} == {"no-partition"}
+    taken = explain(vm(f"{CARDS}*4"), [capacity], [*held, *leases(place_on(board, "5"), "two")])
+    assert not isinstance(taken, Placement)
+    assert "1 without module 1; 2 without module 5" in taken[-1].reason
+
+
+def place_on(board: HostFacts, module: str) -> Placement:
+    placement = Fleet([HostCapacity("h", board)]).place(by_hand(6 + int(module), count=1))
+    assert placement is not None
+    return placement

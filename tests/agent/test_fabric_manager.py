@@ -394,7 +394,7 @@ def test_facts_say_why_partitions_are_not_known(tmp_path: Path, kind: str, words
     begin(machine, kind)
     found = told(machine)
     assert (found.mode, found.partitions, found.failed) == (2, None, None)
-    assert words in (found.problem or "")
+    assert words in (found.problem or "") and found.is_starting == (kind == "fabric-starting")
 
 
 def test_a_host_with_all_gpus_for_one_is_not_asked_and_one_without_switches_has_none(tmp_path: Path) -> None:

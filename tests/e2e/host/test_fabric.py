@@ -17,10 +17,11 @@ def test_inspect_host_tells_partitions_and_why_they_are_not_known(
     with FabricManager(SimulatedHost(str(simulated_folder(fleet).host(HOST)))) as manager:
         manager.activate(3)
     shown = fleet_operator.does("inspect-host", HOST).out
-    assert "fabric    FABRIC_MODE 1, 15 partitions, 1 active, at 127.0.0.1:6666" in shown
+    assert "fabric    4 NVSwitches of NVLink 4, FABRIC_MODE 1 (shared)" in shown
+    assert "Fabric Manager is running at 127.0.0.1:6666: 15 partitions, 1 active" in shown
     assert "partition 3: modules 1, 3, active" in shown and "partition 4: modules 2, 4, not active" in shown
     manager_of = fleet_operator.json("inspect-host", HOST)["fabric_manager"]
     assert [one["number"] for one in manager_of["partitions"] if one["is_active"]] == [3]
     lab.faults.begin(HOST, "fabric-dead", folder=fleet)
-    assert "FABRIC_MODE 1; connecting to Fabric Manager" in fleet_operator.does("inspect-host", HOST).out
+    assert "Fabric Manager is silent: connecting to Fabric Manager" in fleet_operator.does("inspect-host", HOST).out
     assert fleet_operator.json("inspect-host", HOST)["fabric_manager"]["partitions"] is None

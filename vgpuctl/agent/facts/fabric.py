@@ -47,7 +47,8 @@ def read_manager(host: Host) -> Optional[FabricManagerFacts]:
         partitions = tuple(replace(one, vm=noted.get(one.number)) if one.is_active else one for one in partitions)
         return replace(found, partitions=partitions, failed=failed)
     except Problem as problem:
-        return replace(found, problem=f"{problem.message}; {problem.hint}")
+        is_starting = problem.code == ProblemCode.FABRIC_STARTING
+        return replace(found, problem=f"{problem.message}; {problem.hint}", is_starting=is_starting)
 
 
 def keeps_partitions(settings: Dict[str, str]) -> bool:

@@ -57,7 +57,7 @@ class FabricManagerFacts:
 
     mode: FABRIC_MODE: 0 for the host itself or one VM with all GPUs, 1 for VMs with whole GPUs, 2 for VMs with vGPUs;
     None where the configuration names none. address: where it listens. partitions, failed: None where it was not asked,
-    in mode 0, or did not answer; problem says why then.
+    in mode 0, or did not answer; problem says why then. is_starting: it does not answer yet.
     keeps_partitions: FABRIC_MODE_RESTART is 1. is_active: systemd runs it; needs_restart: it was started before its
     configuration was last written. Both are None where systemd does not tell.
     """
@@ -70,6 +70,7 @@ class FabricManagerFacts:
     keeps_partitions: bool = False
     is_active: Optional[bool] = None
     needs_restart: Optional[bool] = None
+    is_starting: bool = False
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.sharing.topology import CellPart, HostTopology, Nearness
 
 if TYPE_CHECKING:
-    from vgpuctl.agent.wire.fabric import FabricManagerFacts, FabricPartition
+    from vgpuctl.agent.wire.fabric import FabricPartition
     from vgpuctl.agent.wire.readings import HostReadings
+    from vgpuctl.sharing.host_fabric import HostFabric
 
 
 class JsonTopology(TypedDict):
@@ -27,9 +28,10 @@ class JsonTopology(TypedDict):
 
 
 class JsonInspected(TypedDict):
-    """readings: with --readings."""
+    """fabric: of NVSwitches, null for a host without. readings: with --readings."""
 
     topology: JsonTopology
+    fabric: "HostFabric | None"
     readings: NotRequired["HostReadings"]
 
 
@@ -53,12 +55,12 @@ def command(host: str, with_readings: bool, as_json: bool, **where: Any) -> None
         inspected = inspect_host(opened, host, with_readings=with_readings)
     facts, topology = inspected.facts, inspected.topology
     if as_json:
-        more: JsonInspected = {"topology": topology_as_json(topology)}
+        more: JsonInspected = {"topology": topology_as_json(topology), "fabric": inspected.fabric}
         if inspected.readings is not None:
             more["readings"] = inspected.readings
         _JSON.print(WithFields(facts, more))
         return
-    _print_host(host, facts)
+    _print_host(host, facts, inspected.fabric)
     print_topology(topology)
     for gpu in facts.gpus:
         print_gpu(gpu)
@@ -68,7 +70,7 @@ def command(host: str, with_readings: bool, as_json: bool, **where: Any) -> None
         print_readings(inspected.readings)
 
 
-def _print_host(name: str, facts: HostFacts) -> None:
+def _print_host(name: str, facts: HostFacts, fabric: "HostFabric | None" = None) -> None:
     from vgpuctl.model.units import format_mib
 
     # A title, its text, and the facts that the text is of.
@@ -98,8 +100,7 @@ def _print_host(name: str, facts: HostFacts) -> None:
             ("nvidia_driver", "nvml_version"),
         ),
         *([("SELinux", facts.selinux, ())] if facts.selinux else []),
-        *([("fabric", _fabric(facts.fabric_manager), ())] if facts.fabric_manager else []),
-        *[("", _partition(one), ()) for one in (facts.fabric_manager and facts.fabric_manager.partitions) or ()],
+        *[("" if number else "fabric", text, ()) for number, text in enumerate(_fabric(facts, fabric))],
         ("booted", f"{facts.kernel_command_line}", ("kernel_command_line",)),
     ]
     shown: set[str] = set()
@@ -112,22 +113,39 @@ def _print_host(name: str, facts: HostFacts) -> None:
             print_line(f"{'not read':9} {part.problem}")
 
 
-def _fabric(manager: "FabricManagerFacts") -> str:
+def _fabric(facts: HostFacts, fabric: "HostFabric | None") -> list[str]:
+    """The NVSwitches, Fabric Manager, what has failed, and the partitions, a line each."""
     from vgpuctl.model.plural import counted
 
-    told = f"FABRIC_MODE {'not set' if manager.mode is None else manager.mode}"
+    if fabric is None:
+        return []
+    manager = facts.fabric_manager
+    switches = f"{len(fabric.switches)} NVSwitches" if fabric.switches else "NVSwitch"
+    lines = [f"{switches} of NVLink {fabric.nvlink_generation or 'of unknown generation'}"]
+    if manager is None:
+        return [*lines, "Fabric Manager is not installed"]
+    mode = "not set" if manager.mode is None else f"{manager.mode} ({fabric.mode or 'not known'})"
+    state = f"Fabric Manager is {fabric.manager or 'installed'}"
+    lines[0] += f", FABRIC_MODE {mode}"
     if manager.needs_restart and manager.is_active:
-        told += " (restart pending: written after Fabric Manager was started)"
+        lines[0] += " (restart pending: written after Fabric Manager was started)"
     if manager.problem is not None:
-        return f"{told}; {manager.problem}"
-    if manager.partitions is None:
-        return f"{told}, so Fabric Manager was not asked for partitions"
-    active = sum(one.is_active for one in manager.partitions)
-    failed = "".join(
-        f"; failed NVLinks {', '.join(map(str, one.ports))} of {'NVSwitch' if one.is_switch else 'GPU'} {one.address}"
+        lines.append(f"{state}: {manager.problem}")
+    elif manager.partitions is None:
+        lines.append(f"{state}, and was not asked for partitions")
+    else:
+        active = sum(one.is_active for one in manager.partitions)
+        told = f"{counted(len(manager.partitions), 'partition')}, {active} active"
+        lines.append(f"{state} at {manager.address}: {told}")
+    lines += [
+        f"module {one.module}, {one.gpu or 'unknown GPU'}: {one.lost} of {one.links} NVLinks have failed"
+        for one in fabric.lost_links
+    ]
+    lines += [
+        f"{'NVSwitch' if one.is_switch else 'GPU'} {one.address}: NVLinks {', '.join(map(str, one.ports))} have failed"
         for one in manager.failed or ()
-    )
-    return f"{told}, {counted(len(manager.partitions), 'partition')}, {active} active, at {manager.address}{failed}"
+    ]
+    return lines + [_partition(one) for one in manager.partitions or ()]
 
 
 def _partition(partition: "FabricPartition") -> str:
@@ -137,7 +155,7 @@ def _partition(partition: "FabricPartition") -> str:
         for gpu in partition.gpus
         if gpu.links < gpu.most_links and len(partition.gpus) > 1
     ]
-    state = "active" if partition.is_active else "not active"
+    state = f"active{f' for VM {partition.vm}' if partition.vm else ''}" if partition.is_active else "not active"
     return f"partition {partition.number}: modules {modules}, {state}" + "".join(f", {one}" for one in short)
 
 
@@ -226,9 +244,9 @@ def topology_as_json(topology: HostTopology) -> JsonTopology:
 def _print_place(place: GpuTopology) -> None:
     if place.root is not None:
         print_line(f"  PCIe          {' > '.join((place.root, *place.bridges))}")
-    if place.nvlinks is None:
-        return
-    for links in place.nvlinks:
+    if place.module is not None:
+        print_line(f"  module        {place.module}")
+    for links in place.nvlinks or ():
         print_line(f"  NVLink        {_links(links)}")
     if place.fabric is not None:
         fabric = place.fabric

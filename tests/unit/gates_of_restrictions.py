@@ -11,6 +11,7 @@ RESTRICTIONS = [
         "node_config/dra.py:resource_slices",
         "scheduler/fleet_host.py:__init__",
         "scheduler/gpu_map.py:map_gpus",
+        "scheduler/partition_states.py:_views",
         "scheduler/host_rules.py:refuse_host",
         "scheduler/what_if.py:_allowed_again",
         "usecases/host/adopt_host.py:_refuse_fenced",

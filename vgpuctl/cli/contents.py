@@ -20,6 +20,7 @@ SECTIONS = (
             "list-gpus": "List the GPUs of all hosts with their memory and problems.",
             "show-gpu": "Show one GPU: memory, health, restrictions, shares, readings and events.",
             "list-profiles": "List the vGPU types of each GPU and how many more can be created.",
+            "list-partitions": "List the partitions of NVSwitch fabrics, their GPUs and VMs.",
             "check-hosts": "Check hosts for drift from their layout and known failures.",
             "record-host": "Record what vgpuctl reads of a host, for the lab to replay.",
             "adopt-host": "Adopt a host as it is, with its VMs and its layout.",

@@ -101,8 +101,16 @@ class Closed:
 
 
 @dataclass(frozen=True)
+class ActivePartition:
+    """A partition of the NVSwitch fabric that is active. vm: TENANT/NAME that has it; None for nobody in the store."""
+
+    number: int
+    vm: str | None
+
+
+@dataclass(frozen=True)
 class GpuMap:
-    """One GPU.
+    """One GPU. module: its number on a baseboard with NVSwitches; partition: the active one with this GPU.
 
     memory_mib: what the segments add up to. slots: memory slots of MIG, None without. creatable: the largest first;
     when it is empty, why_none says why. closed_vfs: the reasons of single VFs, by address. unplaced: shares for which
@@ -126,6 +134,15 @@ class GpuMap:
     closed_vfs: tuple[tuple[str, str], ...] = ()
     unplaced: tuple[Segment, ...] = ()
     is_exact: bool = False
+    module: int | None = None
+    partition: ActivePartition | None = None
+
+    @property
+    def on_fabric(self) -> str | None:
+        """Its place on the NVSwitch fabric in words, None without one."""
+        if self.module is None or self.partition is None:
+            return None if self.module is None else f"module {self.module}"
+        return f"module {self.module}, partition {self.partition.number} active for {self.partition.vm or 'no VM'}"
 
     @property
     def largest(self) -> Creatable | None:

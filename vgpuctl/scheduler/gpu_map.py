@@ -16,6 +16,7 @@ from vgpuctl.model.natural_order import natural
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.map_layout import fill_instances, fill_places, fill_row
+from vgpuctl.scheduler.partition_states import active_partitions
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.gate import closed_functions, refuse_closed_host
 from vgpuctl.sharing.gpu_state import GpuState
@@ -62,6 +63,7 @@ def map_gpus(
     maps = []
     for capacity in capacities:
         host_closed = refuse_closed_host(capacity.rules)
+        active = active_partitions(fleet.hosts[capacity.name])
         for card in fleet.hosts[capacity.name].cards.values():
             state = replace(card.state, closed=card.state.closed or host_closed)
             key = (card.number, host_closed)
@@ -69,7 +71,9 @@ def map_gpus(
                 known[key] = _gives(state)
             drawn = _map(state, tuple(card.leases.values()), known[key], instances or {})
             vfs = tuple(sorted(closed_functions(state.gpu, capacity.rules).items()))
-            maps.append(replace(drawn, closed_vfs=vfs))
+            fabric = state.fabric
+            module = None if fabric is None else fabric.module
+            maps.append(replace(drawn, closed_vfs=vfs, module=module, partition=active.get(module)))
     return sorted(maps, key=lambda one: (natural(one.host), one.gpu))
 
 

@@ -68,6 +68,7 @@ SCENES: dict[str, Scene] = {
     "list-gpus": scene(Run("gpu3"), Run("gpu1")),
     "show-gpu": scene(Run("A40"), Run(GPU)),
     "list-profiles": scene(Run("A40-8Q"), Run("A40-8Q")),
+    "list-partitions": scene(Run("gpu1, gpu2, gpu3: no NVSwitch"), Run("gpu1: no NVSwitch")),
     "check-hosts": scene(Run("gpu3"), Run("gpu1"), first=("apply-hosts",)),
     "record-host": scene(Run("gpu1.capture.json.gz"), Run("gpu1.capture.json.gz")),
     "adopt-host": scene(

@@ -252,6 +252,7 @@ READING = {
     "record-host": "sim-001 --to {home}/sim-001.capture.json.gz",
     "list-gpus": "",
     "list-profiles": "",
+    "list-partitions": "",
     "show-gpu": "sim-001 0000:41:00.0",
     "check-hosts": "",
     "plan-hosts": "",

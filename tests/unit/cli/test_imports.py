@@ -72,7 +72,7 @@ NOT_OF_AN_EMPTY_LIST = frozenset(
     | {"vgpuctl.model.node_pool", "vgpuctl.model.vpc", "vgpuctl.quota.charge", "vgpuctl.usecases.observed.observations"}
 )
 """Modules that take long, and that `list-vms` does not need where there are no VMs."""
-ASKING = ("check-hosts", "list-gpus", "list-hosts", "list-profiles", "plan-hosts")
+ASKING = ("check-hosts", "list-gpus", "list-hosts", "list-partitions", "list-profiles", "plan-hosts")
 
 
 def _imported(arguments: Sequence[str], environment: Mapping[str, str]) -> tuple[int, set[str]]:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.stored_fleet import AT, fill, open_stored
 from tests.unit.fleet_factory import emulated_a40, host_facts, vm
+from vgpuctl.agent.wire.fabric import FabricGpu, FabricManagerFacts, FabricPartition
 from vgpuctl.agent.wire.facts import UnreadFunction, UnreadPart
 from vgpuctl.cli.contents import COMMANDS, FOLDERS, MADE_BY
 from vgpuctl.cli.lists.listing import Listing
@@ -41,6 +42,7 @@ _NEEDED = {
     "list-gpus": ("HOST", "GPU", "BOARD", "FREE", "HEALTH", "CLOSED"),
     "list-vms": ("TENANT", "VM", "STATE", "HOST", "GPU SHARES"),
     "list-hosts": ("HOST", "STATE", "CLOSED"),
+    "list-partitions": ("HOST", "PARTITION", "STATE", "VM", "REASON"),
 }
 """What an operator needs in order to act, and is never left out."""
 
@@ -137,6 +139,11 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
             asked, shares = waits.gpus, (lease.share,)
             kept = Reservation("acme", "night", asked, "gpu1", shares, AT + 3600, AT + 7200, 86_400)
             session.add_reservation(kept, session.generation("gpu1"))
+            known = session.facts("gpu2")
+            assert known is not None
+            partition = FabricPartition(7, True, (FabricGpu(1, 18, 18, 26562),))
+            manager = FabricManagerFacts(1, "127.0.0.1:6666", (partition,))
+            session.save_facts("gpu2", replace(known.facts, fabric_manager=manager), at=AT)
             of_vm = (lease.vm_uuid, lease.tenant, lease.vm_name, lease.host)
             data = Volume(*of_vm, VolumeKind.DATA, "default", "data.qcow2", capacity_bytes=2**30, label="data")
             overlay = Volume(*of_vm, VolumeKind.OVERLAY, "default", "data.1", capacity_bytes=2**30, label="first/data")

@@ -11,8 +11,10 @@ import msgspec
 import pytest
 from lxml import html
 
-from tests.stored_fleet import AT, fill, open_stored, readings_of
+from tests.agent.simulated import Machine
+from tests.stored_fleet import AT, StoredFleet, fill, open_stored, readings_of
 from tests.stored_pages import FINDINGS, Pages, pages, paths, queries
+from vgpuctl.agent.dispatch import read_facts
 from vgpuctl.agent.wire.health import GpuHealth, HostHealth, RemappedRows
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
@@ -33,6 +35,24 @@ __all__ = ["pages"]
 _OF_PYTHON = re.compile(
     r"<[\w.]+ object|\bNone\b|\bTrue\b|\bFalse\b|\b[A-Z]\w+\([a-z_]+=|[\[({]['\"]|frozenset|\b[A-Z]\w+\.[A-Z_]{3,}"
 )
+
+
+def test_a_host_with_nvswitches_shows_modules_and_active_partitions(tmp_path: Path) -> None:
+    with open_stored(tmp_path, ("hgx",)) as services:
+        facts = read_facts(Machine(tmp_path / "machine", "h100-sxm5/passthrough~fabric-shared*8").host)
+        manager = facts.fabric_manager
+        assert manager is not None
+        told = tuple(replace(one, is_active=one.number == 3) for one in manager.partitions or ())
+        with services.store.transaction() as session:
+            session.save_facts("hgx", replace(facts, fabric_manager=replace(manager, partitions=told)), at=AT)
+        sources = PageSources(services, PastSource(tmp_path / "history"))
+        access = PageAccess(None, has_tls=False, is_loopback=True, clock=lambda: AT)
+        client = make_application(sources, access).test_client()
+        pages = Pages(StoredFleet(services, ("hgx",), ()), client, sources)
+        words = pages.words("/hosts/hgx")
+        assert "NUMA node 0, module 1, partition 3 active for no VM" in words and "NUMA node 1, module 2." in words
+        assert "NUMA node 0 pci0000:40: 41:00.0" in words
+        assert "NVSwitch fabricmodule 3, partition 3 active for no VM" in pages.words("/hosts/hgx/gpus/0000:45:00.0")
 
 
 def test_a_gpu_has_its_shares_what_fits_charts_and_missing_values(pages: Pages) -> None:

@@ -28,6 +28,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("list-profiles --creatable", "what can be created now"),
         Example("list-profiles -l gpu1 -o wide", "of one host, with heads and resolutions"),
     ),
+    "list-partitions": (
+        Example("list-partitions", "the partitions of all HGX hosts, with their VMs"),
+        Example("list-partitions --free -l gpu1 -o wide", "what is free on one host, with the GPUs' addresses"),
+    ),
     "check-hosts": (
         Example("check-hosts", "drift and known failures of all hosts"),
         Example("check-hosts --prepare -l gpu1", "what a new host lacks, with the commands that fix it"),

@@ -15,6 +15,7 @@ MOST_BAR = 120
 def print_map(drawn: GpuMap, seen: str, width: int) -> None:
     """Print one GPU: its title, its bar, and the rest in words."""
     node = [] if drawn.numa_node is None else [f"NUMA {drawn.numa_node},"]
+    node += [] if drawn.on_fabric is None else f"{drawn.on_fabric},".split()
     title = [f"{drawn.host} {drawn.gpu}", *drawn.board.split(), f"{format_mib(drawn.memory_mib)},"]
     for line in wrapped([*title, *f"{drawn.mode},".split(), *node, *seen.removeprefix("present, ").split()], width):
         print_line(Styled(line, "", is_bold=True))

@@ -15,7 +15,7 @@ from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Share
 from vgpuctl.scheduler.scarcity import is_untouched
 from vgpuctl.sharing.codes import Code
-from vgpuctl.sharing.fabric import OnFabric, Partition, board_has_nvswitch, loss_of
+from vgpuctl.sharing.fabric import KnownPartition, OnFabric, board_has_nvswitch, loss_of
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
@@ -72,7 +72,9 @@ def choices(share_requests: Sequence[ShareRequest], states: Sequence[GpuState]) 
         yield [_within(state, frozenset()) for state in states]
 
 
-def _of_size(sizes: Sizes, share_requests: Sequence[ShareRequest], partitions: Sequence[Partition]) -> list[Partition]:
+def _of_size(
+    sizes: Sizes, share_requests: Sequence[ShareRequest], partitions: Sequence[KnownPartition]
+) -> list[KnownPartition]:
     numbers = {one.partition for one in share_requests}
     return [
         one
@@ -147,12 +149,12 @@ def loss_of_shares(shares: Sequence[Share], states: Sequence[GpuState]) -> float
     return loss_of(frozenset(modules), _partitions(states), free_modules(states)) if modules else 0.0
 
 
-def _partitions(states: Sequence[GpuState]) -> list[Partition]:
+def _partitions(states: Sequence[GpuState]) -> list[KnownPartition]:
     found = {one.number: one for state in states if state.fabric is not None for one in state.fabric.partitions}
     return [found[number] for number in sorted(found)]
 
 
-def _works(partition: Partition) -> bool:
+def _works(partition: KnownPartition) -> bool:
     return partition.works or len(partition.modules) == 1
 
 

@@ -7,7 +7,6 @@ GPUs is active (fabric reference 4.1). Each partition gives a GPU to one VM; MIG
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
-from enum import IntEnum
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.fabric import FabricManagerFacts, FabricPartition
@@ -16,16 +15,8 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts
 _PENDING = "its configuration was written after its start, so that it has perhaps another mode"
 
 
-class FabricMode(IntEnum):
-    """FABRIC_MODE: BARE for the host itself or one VM with all GPUs and NVSwitches, SHARED for VMs with whole GPUs."""
-
-    BARE = 0
-    SHARED = 1
-    VGPU = 2
-
-
 @dataclass(frozen=True)
-class Partition:
+class KnownPartition:
     """A partition by its number. modules: its GPUs. failed: those of them that have lost NVLinks."""
 
     number: int
@@ -50,7 +41,7 @@ class OnFabric:
     mode: int | None
     module: int | None
     problem: str | None
-    partitions: tuple[Partition, ...]
+    partitions: tuple[KnownPartition, ...]
     active: int | None = None
     loss: float = 0.0
     chosen: frozenset[int] | None = None
@@ -94,9 +85,9 @@ def _module(gpu: Gpu) -> int | None:
     return None if gpu.topology is None else gpu.topology.module
 
 
-def _partition(told: FabricPartition) -> Partition:
+def _partition(told: FabricPartition) -> KnownPartition:
     failed = frozenset(gpu.module for gpu in told.gpus if gpu.links < gpu.most_links)
-    return Partition(told.number, told.modules, failed)
+    return KnownPartition(told.number, told.modules, failed)
 
 
 def partition_of(gpus: Collection[str], facts: HostFacts) -> FabricPartition | None:
@@ -106,7 +97,7 @@ def partition_of(gpus: Collection[str], facts: HostFacts) -> FabricPartition | N
     return next((one for one in listed if one.modules == modules and len(gpus) == len(modules)), None)
 
 
-def loss_of(given: frozenset[int], partitions: Iterable[Partition], free: Collection[int]) -> float:
+def loss_of(given: frozenset[int], partitions: Iterable[KnownPartition], free: Collection[int]) -> float:
     """What giving these GPUs away takes from the fabric: partitions that could be activated, the largest first.
 
     free: the GPUs that nobody uses. Two of a size weigh less than one of the next larger size.

@@ -12,7 +12,8 @@ from enum import StrEnum
 from vgpuctl import catalog
 from vgpuctl.agent.wire.fabric import FabricManagerFacts
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
-from vgpuctl.sharing.fabric import FabricMode, has_nvswitch
+from vgpuctl.model.layout import FabricMode
+from vgpuctl.sharing.fabric import has_nvswitch
 
 _SERVICE = "nvidia-fabricmanager.service"
 
@@ -77,7 +78,7 @@ def fabric_of(facts: HostFacts) -> HostFabric | None:
 
 def mode_word(mode: int | None) -> str | None:
     """FABRIC_MODE as the layout names it, None for one that it has no name for."""
-    return next((one.name.lower() for one in FabricMode if one == mode), None)
+    return next((str(one) for one in FabricMode if one.number == mode), None)
 
 
 def _generation(gpu: Gpu) -> int | None:
@@ -116,7 +117,7 @@ def _lost_links(manager: FabricManagerFacts | None, gpus: Sequence[Gpu]) -> tupl
             if one.links < one.most_links and (one.module not in found or one.most_links > found[one.module].links):
                 lost = one.most_links - one.links
                 found[one.module] = LostLinks(one.module, addresses.get(one.module), lost, one.most_links)
-    for gpu in gpus if manager is not None and manager.mode == FabricMode.BARE else ():
+    for gpu in gpus if manager is not None and manager.mode == FabricMode.BARE.number else ():
         links = (gpu.topology and gpu.topology.nvlinks) or ()
         total = sum(len(one.numbers) for one in links)
         lost = sum(len(one.numbers) for one in links if not one.is_active)

@@ -6,15 +6,14 @@ from collections.abc import Iterable
 from vgpuctl import catalog
 from vgpuctl.agent.wire.fabric import UsedPartition
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.model.layout import FabricMode
 from vgpuctl.model.lease import Share
 from vgpuctl.sharing.codes import Code
-from vgpuctl.sharing.fabric import FabricMode, OnFabric, on_fabric
+from vgpuctl.sharing.fabric import OnFabric, on_fabric, partition_of
 from vgpuctl.sharing.gpu_state import GpuState, max_instances_of
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of, takes_card
 from vgpuctl.sharing.offer import Refusal, ShareRequest
-
-_WORDS = {FabricMode.SHARED: "shared", FabricMode.VGPU: "vgpu"}
 
 
 def needs_partition(share: Share) -> bool:
@@ -31,6 +30,29 @@ def used_partition(shares: Iterable[Share], facts: HostFacts, vm_uuid: str) -> U
         return None
     vfs = tuple(one.function for one in needing if one.function != one.gpu)
     return UsedPartition(tuple(one.gpu for one in needing), vfs, vm_uuid)
+
+
+def check_partition(shares: Iterable[Share], facts: HostFacts) -> str | None:
+    """Say why these shares of one VM would not compute on the host as it is now; None when nothing speaks against it.
+
+    facts: read just now. Whether the partition is active for somebody is not looked at: the agent asks for that, and it
+    waits for a Fabric Manager that is starting.
+    """
+    used = used_partition(shares, facts, "")
+    if used is None:
+        return None
+    manager, partition = facts.fabric_manager, partition_of(used.gpus, facts)
+    if manager is not None and manager.is_starting:
+        return None
+    if manager is not None and manager.partitions is None:
+        return f"Fabric Manager tells no partitions: {manager.problem or f'FABRIC_MODE is {manager.mode}'}"
+    if partition is None:
+        return f"the GPUs {', '.join(used.gpus)} are no partition of the NVSwitch fabric"
+    failed = sorted(gpu.module for gpu in partition.gpus if gpu.links < gpu.most_links)
+    if failed:
+        modules = ", ".join(map(str, failed))
+        return f"its partition {partition.number} has GPUs that have lost NVLinks: module {modules}"
+    return None
 
 
 def refuse_partition(share_request: ShareRequest, share: Share, state: GpuState) -> Refusal | None:
@@ -50,14 +72,14 @@ def refuse_partition(share_request: ShareRequest, share: Share, state: GpuState)
 
 def _refuse_mode(fabric: OnFabric, share: Share, state: GpuState) -> Refusal | None:
     wanted = FabricMode.SHARED if takes_card(share) else FabricMode.VGPU
-    if fabric.mode == wanted:
+    if fabric.mode == wanted.number:
         return None
     what = "a whole GPU" if takes_card(share) else "a vGPU"
     mode = "no FABRIC_MODE" if fabric.mode is None else f"FABRIC_MODE {fabric.mode}"
     return Refusal(
         Code.FABRIC_MODE,
         f"Fabric Manager has {mode}, in which the guest of {what} finds no GPU that computes",
-        f"declare `fabric: {{mode: {_WORDS[wanted]}}}` for {state.host} and run `vgpuctl apply-hosts --disrupt`",
+        f"declare `fabric: {{mode: {wanted}}}` for {state.host} and run `vgpuctl apply-hosts --disrupt`",
     )
 
 

@@ -214,3 +214,18 @@ def assert_as_promised(operator: Operator, fleet: lab.LabFolder, host: str, text
     """The VM runs with its partition, or there is neither."""
     runs = [one["vm"]["state"] for one in operator.json("list-vms")]
     assert active(fleet, host) == ([3] if runs else []), f"{text}: {runs}"
+
+
+def test_links_that_failed_since_the_host_was_read_keep_a_vm_from_their_partition(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    create(operator, "web", "passthrough:H100*2", "--host", SHARED, "--partition", "3")
+    operator.does("stop-vm", "web", *ACME, *FORCED)
+    lab.faults.begin(SHARED, "nvlink-failed", 2, folder=fleet)
+    done = operator.run("start-vm", "web", *ACME)
+    assert done.code and "have lost NVLinks: module 1" in done.err and active(fleet, SHARED) == []
+    operator.does("stop-vm", "web", *ACME, *FORCED, "--hold", "release")
+    create(operator, "db", "passthrough:H100*2", "--host", SHARED)
+    assert active(fleet, SHARED) == [4]
+    refused = operator.run("create-vm", "all", *ACME, *SIZE, "--gpu", "passthrough:H100*8", "--host", SHARED)
+    assert refused.code and "lost NVLinks: module 1" in refused.err

@@ -369,10 +369,7 @@ class _HostWatch:
         )
 
     def _settle_partitions(self, facts: HostFacts, domains: Mapping[str, NamedState]) -> None:
-        """Have the partitions of the NVSwitch fabric active that running VMs need, and no others.
-
-        Fabric Manager waits 60 s after a restart to be told them, and a look comes sooner.
-        """
+        """Have the partitions active that running VMs need. A restarted Fabric Manager waits 60 s to be told them."""
         running = [uuid for uuid, one in domains.items() if one.state.is_active()]
         for one in find_unsettled(self._services, self._name, facts, running):
             try:

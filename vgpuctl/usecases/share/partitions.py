@@ -22,7 +22,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.vm import Vm
 from vgpuctl.sharing.fabric import partition_of
-from vgpuctl.sharing.partition_rules import used_partition
+from vgpuctl.sharing.partition_rules import check_partition, used_partition
 from vgpuctl.usecases.observed.fences import is_host_fenced
 from vgpuctl.usecases.running.operations import may_run
 from vgpuctl.usecases.running.services import HostSession, Services
@@ -102,12 +102,12 @@ def refuse_other_gpus(services: Services, vm: Vm, shares: Iterable[Share]) -> No
 
 def require_partition(shares: Iterable[Share], facts: HostFacts) -> None:
     """Raise NoCapacity where these shares of one VM need a partition and are none."""
-    used = used_partition(shares, facts, "")
-    if used is not None and partition_of(used.gpus, facts) is None:
-        raise NoCapacity(f"the GPUs {', '.join(used.gpus)} are no partition of the NVSwitch fabric")
+    reason = check_partition(shares, facts)
+    if reason is not None:
+        raise NoCapacity(reason)
 
 
-class Settled(NamedTuple):
+class Unsettled(NamedTuple):
     """What differed on the fabric of a host, and the steps that mend it. vm: by name, the host for none."""
 
     subject: str
@@ -115,7 +115,7 @@ class Settled(NamedTuple):
     step: Step
 
 
-def find_unsettled(services: Services, host: str, facts: HostFacts, running: Collection[str]) -> tuple[Settled, ...]:
+def find_unsettled(services: Services, host: str, facts: HostFacts, running: Collection[str]) -> tuple[Unsettled, ...]:
     """Compare the active partitions of a host with its VMs. running: UUIDs of the domains that run there.
 
     Those of VMs that a command works on are left alone, as are partitions that somebody else activated.
@@ -134,9 +134,9 @@ def find_unsettled(services: Services, host: str, facts: HostFacts, running: Col
     }
     if manager.partitions is None:
         why = f"Fabric Manager does not tell its partitions: {manager.problem}"
-        return (Settled(host, why, RestorePartitions(tuple(wanted.values()))),)
+        return (Unsettled(host, why, RestorePartitions(tuple(wanted.values()))),)
     found = [
-        Settled(
+        Unsettled(
             vms[uuid].printed_name, "its partition of the NVSwitch fabric is not active", RestorePartitions((used,))
         )
         for uuid, used in wanted.items()
@@ -146,7 +146,7 @@ def find_unsettled(services: Services, host: str, facts: HostFacts, running: Col
     for partition, gpus in _active(facts):
         if partition.vm is not None and partition.vm not in running and kept.isdisjoint(gpus):
             what = f"partition {partition.number} of the NVSwitch fabric is active, and no VM runs with it"
-            found.append(Settled(host, what, DeactivatePartition(UsedPartition(gpus, (), partition.vm))))
+            found.append(Unsettled(host, what, DeactivatePartition(UsedPartition(gpus, (), partition.vm))))
     return tuple(found)
 
 
@@ -155,7 +155,7 @@ def _is_active(used: UsedPartition, facts: HostFacts) -> bool:
     return partition is not None and partition.is_active
 
 
-def settle(services: Services, host: HostSession, one: Settled) -> None:
+def settle(services: Services, host: HostSession, one: Unsettled) -> None:
     """Mend one difference, which is an event. Raises AgentProblem."""
     changes = host.agent.apply([one.step])
     with services.store.transaction() as session:
@@ -202,7 +202,7 @@ def repair_partitions(services: Services, only: Vm | None, *, dry_run: bool) -> 
     return rows
 
 
-def _unsettled_on(services: Services, name: str) -> tuple[Settled, ...]:
+def _unsettled_on(services: Services, name: str) -> tuple[Unsettled, ...]:
     host = services.host(name)
     running = {one.uuid for one in host.hypervisor.domains() if one.state.is_active()}
     return find_unsettled(services, name, host.agent.facts(), running)

@@ -40,6 +40,7 @@ from vgpuctl.planner.plan import (
 from vgpuctl.sharing.guest_drivers import GuestVerdict, check_guest
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
+from vgpuctl.sharing.partition_rules import check_partition
 from vgpuctl.sharing.share_on_host import missing_card
 from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.running.undo import Undo
@@ -79,6 +80,9 @@ def check_leases(leases: Sequence[Lease], facts: HostFacts, rules: HostRules) ->
         surprise = check_share(lease.share, facts, rules)
         if surprise is not None:
             raise ConcurrentChange(f"{describe_share(lease)} of {rules.host} is no longer free: {surprise}")
+    surprise = check_partition((lease.share for lease in leases), facts)
+    if surprise is not None:
+        raise ConcurrentChange(f"the GPUs on {rules.host} serve no VM together any more: {surprise}")
     return tuple(replace(lease, share=with_first_drivers(lease.share, facts)) for lease in leases)
 
 
@@ -117,6 +121,9 @@ def refuse_unsuitable(vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: 
     """
     refuse_other_card(vm, leases, facts)
     refuse_kept(leases, facts, rules)
+    surprise = check_partition((lease.share for lease in leases), facts)
+    if surprise is not None:
+        raise _not_startable(leases[0], surprise)
     for lease in leases:
         refusal = refuse_terms(lease.share, facts, rules, terms_of(vm.as_known))
         if refusal is not None:

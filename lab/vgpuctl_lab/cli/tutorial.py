@@ -15,7 +15,7 @@ from vgpuctl.cli.shown.output import print_document, print_json, say
 from vgpuctl.local_files import make_folder, write_new
 
 HOSTS = 12
-MIX = "a40*2:4,l40s*4:3,a100-sxm4-40gb*2:2,t4*2:2,h100-pcie-80gb*2:1"
+MIX = "a40*2:4,l40s*4:3,a100-pcie-40gb*2:2,t4*2:2,h100-pcie-80gb*2:1"
 _FILES = {"vgpuctl.yaml": "vgpuctl.yml", "layout.yml": "layout.yml", "umbrella.yml": "umbrella.yml"}
 _ACTIVATE = """\
 # Read this into your shell: `. ./activate`

@@ -157,6 +157,14 @@ class PromiseRow(StrEnum):
         "the guest, where its tenant lets it be asked, shows each of them once, and where it has CUDA a copy to each"
         " device and back is whole",
     )
+    GPU_PEERS = (
+        "gpu-peers",
+        Witness.GUEST,
+        _BY_COMMAND,
+        "Each of its GPUs reaches each other one by peer access, where they are one partition of the NVSwitch fabric.",
+        "the guest, where its tenant lets it be asked, copied a pattern from each GPU to each other one, and all of it"
+        " arrived; how fast is told and breaks nothing",
+    )
     VCPUS = (
         "vcpus",
         Witness.LIBVIRT,

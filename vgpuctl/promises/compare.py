@@ -23,6 +23,7 @@ COMPARISONS: Mapping[PromiseRow, _Comparison] = {
     PromiseRow.LICENCE: shares.licence,
     PromiseRow.LICENCE_EDITION: shares.licence_edition,
     PromiseRow.GUEST_GPUS: shares.guest_gpus,
+    PromiseRow.GPU_PEERS: shares.gpu_peers,
     PromiseRow.VCPUS: domain.vcpus,
     PromiseRow.MEMORY: domain.memory,
     PromiseRow.DISKS: domain.disks,

@@ -4,7 +4,8 @@
 Texts and failures are those of the references guest.md, sections 9 and 10, and host-interfaces.md, section 7.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import permutations
 
 from vgpuctl.agent.wire.readings import NOT_MEASURABLE, Measured
 from vgpuctl.model.lease import Lease
@@ -34,6 +35,11 @@ _GPUS = "`vgpuctl show-vm`: which devices QEMU gave to the guest; in the guest: 
 _CUDA = (
     "cuInit 802: the NVSwitch partition is not active; 803: driver and CUDA library are of two versions after an update"
 )
+_PEERS = (
+    "in the guest: `nvidia-smi topo -p2p r`, `dmesg | grep NVRM`; an adopted domain must not hide KVM from its guest"
+)
+_PCIE_MOST_MIB_S = 60_083
+"""PCIe 5.0 with 16 lanes: 32 GT/s each, 128 of 130 bits are data. What is faster took NVLink, except over PCIe 6.0."""
 _PARTITION = "`vgpuctl repair` activates it again, and the guest's GPUs compute then without its restart"
 _LIE = "host and guest contradict each other: believe the host, and look at who changes the guest"
 _TYPE = "stop the VM and start it again: `vgpuctl restart-vm`; its share is made again by the name of its type"
@@ -278,6 +284,40 @@ def guest_gpus(promised: Promised, seen: Witnessed) -> RowAnswers:
         is_whole = inside.cuda_devices == len(leases) == inside.cuda_copies
         found = f"{inside.cuda_devices} devices, {inside.cuda_copies or 0} of them copied whole"
         yield RowAnswer("CUDA", is_whole, f"{len(leases)} devices", found, remedy=_CUDA)
+
+
+def gpu_peers(promised: Promised, seen: Witnessed) -> RowAnswers:
+    """Copies between the GPUs of a VM that are one partition, both ways; no row for other VMs, nor for one GPU."""
+    if isinstance(seen.kernel, NotLookedAt):
+        return
+    used = used_partition((one.share for one in promised.leases), seen.kernel, promised.vm.uuid)
+    if used is None or not 1 < len(used.gpus) == len(promised.leases):
+        return
+    pairs, inside = list(permutations(range(len(used.gpus)), 2)), seen.guest
+    wanted = f"{len(pairs)} copies between {len(used.gpus)} GPUs whole"
+    if isinstance(inside, NotLookedAt):
+        yield not_looked("", wanted, f"only the guest can tell: {inside.why}")
+        return
+    if inside.cuda_devices is None or inside.peers is None:
+        why = "CUDA cannot be used in it" if inside.cuda_devices is None else "its probe is of an older vgpuctl"
+        yield not_looked("", wanted, f"the guest copied nothing between its GPUs: {why}")
+        return
+    tried = {(one.source, one.target): one for one in inside.peers}
+    failed = {pair: problem for pair in pairs if pair in tried and (problem := tried[pair].problem) is not None}
+    untried = [pair for pair in pairs if pair not in tried]
+    if failed:
+        found = f"{len(failed)} failed, {_named(failed)}; the first: {next(iter(failed.values()))}"
+        yield RowAnswer("", False, wanted, found, remedy=_PEERS)
+    elif untried:
+        yield not_looked("", wanted, f"the guest did not try {len(untried)} of them, {_named(untried)}")
+    else:
+        slowest = min(tried[pair].mib_s or 0 for pair in pairs)
+        kind = "nvlink" if slowest > _PCIE_MOST_MIB_S else "pcie"
+        yield RowAnswer("", True, wanted, f"{wanted}, the slowest at {slowest} MiB/s ({kind})")
+
+
+def _named(pairs: Iterable[tuple[int, int]]) -> str:
+    return ", ".join(f"{source} to {target}" for source, target in pairs)
 
 
 def _vgpus(promised: Promised, seen: Witnessed) -> Iterator[tuple[Lease, MeasuredShare | NotLookedAt]]:

@@ -118,13 +118,27 @@ class InsideGpu:
 
 
 @dataclass(frozen=True)
+class PeerCopy:
+    """A copy by peer access from one CUDA device of a guest to another. problem: None where all of it arrived."""
+
+    source: int
+    target: int
+    problem: str | None = None
+    mib_s: int | None = None
+
+
+@dataclass(frozen=True)
 class SeenInside:
-    """A guest as it shows itself. cuda_devices, cuda_copies: None where the guest has no CUDA."""
+    """A guest as it shows itself. cuda_devices, cuda_copies: None where the guest has no CUDA.
+
+    peers: the copies that were tried, None where the probe tries none.
+    """
 
     driver: str | None
     gpus: tuple[InsideGpu, ...]
     cuda_devices: int | None
     cuda_copies: int | None
+    peers: tuple[PeerCopy, ...] | None = None
 
 
 @dataclass(frozen=True)

@@ -50,8 +50,15 @@ def test_a_partition_is_active_while_its_vm_runs(
 ) -> None:
     create(operator, "web", gpu, "--host", host)
     assert active(fleet, host) == [number]
-    rows = operator.json("check-vm", "web", *ACME)["findings"]
+    is_alone = gpu.partition("*")[2] == ""
+    rows = operator.ends(0 if is_alone else 14, "check-vm", "web", *ACME)["findings"]
     assert [(one["verdict"], one["subject"]) for one in rows if one["row"] == "partition"] == [("kept", str(number))]
+    (peers,) = [one for one in rows if one["row"] == "gpu-peers"] or [None]
+    assert (peers is None) is is_alone
+    if peers is not None:  # the tenant has not allowed the probe
+        assert peers["verdict"] == "not-looked-at" and "`guest_probe: true`" in peers["why"]
+        kept = operator.json("show-vm", "web", *ACME)["promises"]
+        assert peers in [one["finding"] for one in kept]
     for hold in ("keep", "release"):
         operator.does("stop-vm", "web", *ACME, *FORCED, "--hold", hold)
         assert active(fleet, host) == []

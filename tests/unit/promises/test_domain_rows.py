@@ -190,6 +190,7 @@ _NOT_OF_EVERY_VM = (
     PromiseRow.PARTITION,
     PromiseRow.VF_PARAMS,
     PromiseRow.LICENCE_EDITION,
+    PromiseRow.GPU_PEERS,
     PromiseRow.RESTART,
 )
 

@@ -8,7 +8,8 @@ import pytest
 
 from tests.unit.fleet_factory import a40_host, passthrough_host
 from tests.unit.fleet_factory import vm as request_of
-from vgpuctl.agent.wire.facts import Gpu, Holder, HostFacts, UnreadFunction, VirtualFunction
+from vgpuctl.agent.wire.fabric import FabricGpu, FabricManagerFacts, FabricPartition
+from vgpuctl.agent.wire.facts import Gpu, GpuTopology, Holder, HostFacts, UnreadFunction, VirtualFunction
 from vgpuctl.agent.wire.readings import NOT_MEASURABLE, NOT_READABLE, Measured, VgpuReadings
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.guest_driver import GuestDriver
@@ -17,7 +18,7 @@ from vgpuctl.model.licence import Edition
 from vgpuctl.model.promise import Moment, PromiseFinding, PromiseRow, PromiseVerdict, Witness, verdict_of
 from vgpuctl.model.vm import MUST_RESTART, Vm, VmRequest, VmState
 from vgpuctl.promises.compare import compare
-from vgpuctl.promises.witnessed import InsideGpu, NotLookedAt, Promised, SeenInside, Witnessed
+from vgpuctl.promises.witnessed import NO_CONSENT, InsideGpu, NotLookedAt, PeerCopy, Promised, SeenInside, Witnessed
 from vgpuctl.sharing.measured import MeasuredShare
 
 KEPT, BROKEN, UNSEEN = PromiseVerdict.KEPT, PromiseVerdict.BROKEN, PromiseVerdict.NOT_LOOKED_AT
@@ -299,3 +300,55 @@ def test_a_whole_card_is_known_to_the_kernel_and_its_driver_to_the_guest_alone()
     inside = SeenInside("580.105.08", (InsideGpu("NVIDIA GeForce RTX 3090", 24576, None),), None, None)
     found = {str(one): one.verdict for one in compare(promised, replace(seen, guest=inside), Moment.CHECK)}
     assert (found["guest-driver whole card"], found["guest-gpus"]) == (KEPT, KEPT)
+
+
+def _hgx() -> HostFacts:
+    """Three H100 of one baseboard whose first two are a partition."""
+    facts = passthrough_host(board="nvidia-h100-sxm5-80gb", cards=3).facts
+    gpus = tuple(replace(gpu, topology=GpuTopology(module=number + 1)) for number, gpu in enumerate(facts.gpus))
+    pair = FabricPartition(3, True, tuple(FabricGpu(module, 18, 18, 25781) for module in (1, 2)))
+    return replace(facts, gpus=gpus, fabric_manager=FabricManagerFacts(1, "127.0.0.1:6666", (pair,), ()))
+
+
+def _peers(
+    inside: SeenInside | NotLookedAt, cards: int = 2, facts: HostFacts | NotLookedAt | None = None
+) -> list[PromiseFinding]:
+    seen = _hgx() if facts is None else facts
+    addresses = [gpu.address for gpu in _hgx().gpus[:cards]]
+    leases = [_lease(replace(CARD, gpu=one, function=one), index) for index, one in enumerate(addresses)]
+    found = compare(Promised(vm(), leases), Witnessed(kernel=seen, guest=inside), Moment.CHECK)
+    return [one for one in found if one.row is PromiseRow.GPU_PEERS]
+
+
+THERE, BACK = PeerCopy(0, 1, mib_s=350_000), PeerCopy(1, 0, mib_s=60_084)
+CUDA = SeenInside("580.105.08", (), 2, 2)
+
+
+@pytest.mark.parametrize(
+    ("inside", "verdict", "words"),
+    [
+        (replace(CUDA, peers=(THERE, BACK)), KEPT, "the slowest at 60084 MiB/s (nvlink)"),
+        (replace(CUDA, peers=(THERE, replace(BACK, mib_s=60_083))), KEPT, "60083 MiB/s (pcie)"),
+        (replace(CUDA, peers=(THERE, PeerCopy(1, 0, "no peer access"))), BROKEN, "1 to 0; the first: no peer access"),
+        (replace(CUDA, peers=(PeerCopy(1, 0, "changed"),)), BROKEN, "1 failed, 1 to 0; the first: changed"),
+        (replace(CUDA, peers=(THERE, PeerCopy(5, 0, "changed"))), UNSEEN, "did not try 1 of them, 1 to 0"),
+        (replace(CUDA, peers=()), UNSEEN, "did not try 2 of them, 0 to 1, 1 to 0"),
+        (CUDA, UNSEEN, "its probe is of an older vgpuctl"),
+        (replace(CUDA, cuda_devices=None), UNSEEN, "CUDA cannot be used in it"),
+        (NO_CONSENT, UNSEEN, "the tenant does not allow it"),
+    ],
+)
+def test_the_gpus_of_a_partition_copy_to_each_other(
+    inside: SeenInside | NotLookedAt, verdict: PromiseVerdict, words: str
+) -> None:
+    (row,) = _peers(inside)
+    assert (row.verdict, row.witness, row.promised) == (verdict, Witness.GUEST, "2 copies between 2 GPUs whole")
+    assert words in (row.why if verdict is UNSEEN else row.seen)
+    assert bool(row.remedy) is (verdict is BROKEN)
+
+
+def test_one_gpu_a_host_without_a_fabric_and_one_that_is_silent_have_no_peers() -> None:
+    inside = replace(CUDA, peers=(THERE, BACK))
+    assert not _peers(inside, cards=1)
+    assert not _peers(inside, facts=replace(_hgx(), fabric_manager=None))
+    assert not _peers(inside, facts=NotLookedAt("gpu1 does not answer"))

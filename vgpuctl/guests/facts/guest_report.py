@@ -34,8 +34,20 @@ class GuestGpu(msgspec.Struct, frozen=True):
     product: _Text | None = None
 
 
+class GuestPeerCopy(msgspec.Struct, frozen=True):
+    """A copy from one CUDA device to another by peer access. problem: what failed, None where all of it arrived."""
+
+    source: _Count
+    target: _Count
+    problem: _Text | None = None
+    mib_s: Annotated[int, msgspec.Meta(ge=0, le=2**24)] | None = None
+
+
 class GuestReport(msgspec.Struct, frozen=True):
-    """One answer. cuda_copies: CUDA devices to which and from which a copy was whole. None: not known in the guest."""
+    """One answer. cuda_copies: CUDA devices to which and from which a copy was whole. None: not known in the guest.
+
+    peer_copies: those that were tried, None from a probe of an older vgpuctl.
+    """
 
     version: int
     driver: _Version | None = None
@@ -43,6 +55,7 @@ class GuestReport(msgspec.Struct, frozen=True):
     gpus: Annotated[tuple[GuestGpu, ...], msgspec.Meta(max_length=64)] = ()
     cuda_devices: _Count | None = None
     cuda_copies: _Count | None = None
+    peer_copies: Annotated[tuple[GuestPeerCopy, ...], msgspec.Meta(max_length=240)] | None = None
     errors: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=64)] = ()
     kernel_log: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=20)] = ()
 
@@ -52,7 +65,10 @@ def describe(report: GuestReport) -> tuple[str, ...]:
     kinds = {True: ", open kernel module", False: ", proprietary kernel module", None: ""}
     module = () if report.driver is None else (f"driver {report.driver}{kinds[report.open_module]}",)
     gpus = (f"{gpu.uuid}: {gpu.name}" + (f", MIG {gpu.mig}" if gpu.mig else "") for gpu in report.gpus if gpu.uuid)
-    return (*module, *gpus, *report.errors, *report.kernel_log)
+    peers = report.peer_copies or ()
+    whole = sum(one.problem is None for one in peers)
+    copies = (f"{whole} of {len(peers)} copies between its CUDA devices are whole",) if peers else ()
+    return (*module, *gpus, *copies, *report.errors, *report.kernel_log)
 
 
 def probe_script() -> str:
@@ -95,8 +111,11 @@ def report_of(raw: Any, whose: str) -> GuestReport:
         )
         for gpu in report.gpus
     )
+    peers = report.peer_copies
+    if peers is not None:
+        peers = tuple(msgspec.structs.replace(one, problem=_seen(one.problem)) for one in peers)
     errors, log = tuple(map(visible, report.errors)), tuple(map(visible, report.kernel_log))
-    return msgspec.structs.replace(report, gpus=gpus, errors=errors, kernel_log=log)
+    return msgspec.structs.replace(report, gpus=gpus, peer_copies=peers, errors=errors, kernel_log=log)
 
 
 def _seen(text: str | None) -> str | None:

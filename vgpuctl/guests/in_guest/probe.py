@@ -5,15 +5,26 @@
 """
 
 import ctypes
+import itertools
 import json
+import os
 import re
 import subprocess
 import sys
-from typing import Any, Dict, List, Optional
+import time
+from typing import Any, Dict, List, Optional, Tuple
 from xml.etree import ElementTree
 
 VERSION = 1
 _COPY_BYTES = 1 << 20
+_PEER_MIB = 32
+_TIMED_COPIES = 8
+_PEER_SECONDS = 20
+_MOST_PEERS = 16
+_PEER_ACCESS_ALREADY_ENABLED = 704
+_SYNCHRONIZE = ("cuCtxSynchronize", ())
+_Held = Dict[int, Tuple[Any, Any]]
+"""The context and the memory on each device, by its number."""
 _MOST_LINES = 20
 _LONGEST = 200
 
@@ -81,18 +92,19 @@ def _gpu(gpu: ElementTree.Element) -> Dict[str, Any]:
 
 
 def _cuda(errors: List[str]) -> Dict[str, Any]:
-    """CUDA's devices, and whether a small copy to each and back is whole. The names are those of cuda.h."""
+    """CUDA's devices, and whether copies to each and between them are whole. The names are those of cuda.h."""
+    nothing = {"cuda_devices": None, "cuda_copies": None, "peer_copies": None}
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError as problem:
         _note(errors, "cuda", problem)
-        return {"cuda_devices": None, "cuda_copies": None}
+        return nothing
     count = ctypes.c_int()
     for name, arguments in (("cuInit", (0,)), ("cuDeviceGetCount", (ctypes.byref(count),))):
         code = getattr(cuda, name)(*arguments)
         if code:
             errors.append(f"cuda: {name} answers {code}")
-            return {"cuda_devices": None, "cuda_copies": None}
+            return nothing
     copies = 0
     for number in range(count.value):
         failure = _copy(cuda, number)
@@ -100,7 +112,8 @@ def _cuda(errors: List[str]) -> Dict[str, Any]:
             copies += 1
         else:
             errors.append(f"cuda: device {number}: {failure}")
-    return {"cuda_devices": count.value, "cuda_copies": copies}
+    peers = _between(cuda, min(count.value, _MOST_PEERS), errors)
+    return {"cuda_devices": count.value, "cuda_copies": copies, "peer_copies": peers}
 
 
 def _copy(cuda: Any, number: int) -> Optional[str]:
@@ -113,20 +126,105 @@ def _copy(cuda: Any, number: int) -> Optional[str]:
     if code:
         return f"cuDevicePrimaryCtxRetain answers {code}"
     try:
-        for name, arguments in (
+        failure = _call(
+            cuda,
             ("cuCtxSetCurrent", (context,)),
             ("cuMemAlloc_v2", (ctypes.byref(place), size)),
             ("cuMemcpyHtoD_v2", (place, pattern, size)),
             ("cuMemcpyDtoH_v2", (back, place, size)),
-        ):
-            code = getattr(cuda, name)(*arguments)
-            if code:
-                return f"{name} answers {code}"
+        )
+        if failure is not None:
+            return failure
         return None if bytes(back) == bytes(pattern) else "what was copied came back changed"
     finally:
         if place.value:
             cuda.cuMemFree_v2(place)
         cuda.cuDevicePrimaryCtxRelease(number)
+
+
+def _between(cuda: Any, count: int, errors: List[str]) -> List[Dict[str, Any]]:
+    """Copies from each device to each other one. One that could not be tried is left out, with the reason in errors.
+
+    It has _PEER_MIB of each device, four times as much of the guest's memory, and begins no copy after _PEER_SECONDS.
+    """
+    held: _Held = {}
+    copies: List[Dict[str, Any]] = []
+    until = time.monotonic() + _PEER_SECONDS
+    try:
+        for number in range(count) if count > 1 else ():
+            failure = _hold(cuda, number, held)
+            if failure is not None:
+                errors.append(f"cuda: device {number}: {failure}: no copies between it and others")
+        pairs = list(itertools.permutations(sorted(number for number in held if held[number][1].value), 2))
+        noise = os.urandom((_PEER_MIB << 20) + len(pairs)) if pairs else b""
+        for start, (source, target) in enumerate(pairs):
+            if time.monotonic() >= until:
+                errors.append(f"cuda: {len(pairs) - start} copies between devices not tried in {_PEER_SECONDS} s")
+                break
+            # Another pattern for each pair: no device has it from an earlier copy.
+            pattern = noise[start : start + (_PEER_MIB << 20)]
+            problem, speed = _copy_to_peer(cuda, source, target, held, pattern)
+            mib_s = speed if problem is None else None
+            copies.append({"source": source, "target": target, "problem": problem, "mib_s": mib_s})
+    finally:
+        for number, (context, place) in held.items():
+            if place.value and not cuda.cuCtxSetCurrent(context):
+                cuda.cuMemFree_v2(place)
+            cuda.cuDevicePrimaryCtxRelease(number)
+    return copies
+
+
+def _hold(cuda: Any, number: int, held: _Held) -> Optional[str]:
+    """Take a device's context and memory, which are added to held. Return what failed, or None."""
+    context, place = ctypes.c_void_p(), ctypes.c_uint64()
+    code = cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), number)
+    if code:
+        return f"cuDevicePrimaryCtxRetain answers {code}"
+    held[number] = (context, place)
+    return _call(
+        cuda,
+        ("cuCtxSetCurrent", (context,)),
+        ("cuMemAlloc_v2", (ctypes.byref(place), ctypes.c_size_t(_PEER_MIB << 20))),
+    )
+
+
+def _copy_to_peer(cuda: Any, source: int, target: int, held: _Held, pattern: bytes) -> Tuple[Optional[str], int]:
+    """Copy a pattern by peer access and read it back from the other device; then copy it some times more, timed.
+
+    Return what failed, or None, and the MiB per second.
+    """
+    (here, place), (there, other) = held[source], held[target]
+    can, size = ctypes.c_int(), ctypes.c_size_t(len(pattern))
+    back = ctypes.create_string_buffer(len(pattern))
+    copy = ("cuMemcpyPeer", (other, there, place, here, size))
+    failure = _call(cuda, ("cuDeviceCanAccessPeer", (ctypes.byref(can), source, target)))
+    if failure is not None or not can.value:
+        return failure or "no peer access", 0
+    failure = _call(
+        cuda,
+        ("cuCtxSetCurrent", (here,)),
+        ("cuCtxEnablePeerAccess", (there, 0)),
+        ("cuMemcpyHtoD_v2", (place, pattern, size)),
+        copy,
+        _SYNCHRONIZE,
+        ("cuCtxSetCurrent", (there,)),
+        ("cuMemcpyDtoH_v2", (back, other, size)),
+        ("cuCtxSetCurrent", (here,)),
+    )
+    if failure is not None or back.raw != pattern:
+        return failure or "what was copied arrived changed", 0
+    begin = time.perf_counter()
+    failure = _call(cuda, *[copy] * _TIMED_COPIES, _SYNCHRONIZE)
+    return failure, int(_PEER_MIB * _TIMED_COPIES / max(time.perf_counter() - begin, 1e-6))
+
+
+def _call(cuda: Any, *calls: Tuple[str, Tuple[Any, ...]]) -> Optional[str]:
+    """Call functions of libcuda by name until one fails. Return which, and its number."""
+    for name, arguments in calls:
+        code = getattr(cuda, name)(*arguments)
+        if code and (name, code) != ("cuCtxEnablePeerAccess", _PEER_ACCESS_ALREADY_ENABLED):
+            return f"{name} answers {code}"
+    return None
 
 
 def _kernel_log() -> List[str]:

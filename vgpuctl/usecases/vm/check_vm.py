@@ -12,7 +12,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.promise import Moment, PromiseCheck, verdict_of, worst_of_each
 from vgpuctl.model.vm import Vm, VmState
-from vgpuctl.promises.witnessed import NO_CONSENT, InsideGpu, NotLookedAt, SeenInside, Witnessed
+from vgpuctl.promises.witnessed import NO_CONSENT, InsideGpu, NotLookedAt, PeerCopy, SeenInside, Witnessed
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.usecases.domain.promises import check_promises
 from vgpuctl.usecases.observed.guest_driver import read_host
@@ -86,4 +86,6 @@ def _ask_nvml(services: Services, vm: Vm, leases: Sequence[Lease]) -> Sequence[M
 
 def _seen(report: GuestReport) -> SeenInside:
     gpus = tuple(InsideGpu(gpu.name, gpu.memory_mib, gpu.licence, gpu.uuid, gpu.product) for gpu in report.gpus)
-    return SeenInside(report.driver, gpus, report.cuda_devices, report.cuda_copies)
+    told = report.peer_copies
+    peers = None if told is None else tuple(PeerCopy(one.source, one.target, one.problem, one.mib_s) for one in told)
+    return SeenInside(report.driver, gpus, report.cuda_devices, report.cuda_copies, peers)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 import vgpuctl_lab as lab
+from tests.e2e.host.test_adopt_host import pci
 from tests.e2e.kills import kill_after, paired_points
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operate.test_watched_hosts import controller, soon
@@ -236,3 +237,34 @@ def test_links_that_failed_since_the_host_was_read_keep_a_vm_from_their_partitio
     assert active(fleet, SHARED) == [4]
     refused = operator.run("create-vm", "all", *ACME, *SIZE, "--gpu", "passthrough:H100*8", "--host", SHARED)
     assert refused.code and "lost NVLinks: module 1" in refused.err
+
+
+HIDDEN = ("<features><kvm><hidden state='on'/></kvm></features>", "<cpu mode='host-passthrough'>{}</cpu>")
+NO_HYPERVISOR = HIDDEN[1].format("<feature policy='disable' name='hypervisor'/>")
+
+
+def test_an_adopted_domain_gets_its_partition_and_must_not_hide_kvm(operator: Operator, fleet: lab.LabFolder) -> None:
+    create(operator, "first", "passthrough:H100*2", "--host", SHARED)  # the agent notes where each module is
+    cards = [one["share"]["gpu"] for one in operator.json("show-vm", "first", *ACME)["leases"]]
+    operator.delete_all_vms()
+    devices = "".join(pci(one, "yes") for one in cards)
+
+    def define(settings: str) -> None:
+        there.define(
+            f"<domain type='kvm'><name>hpc</name><memory unit='MiB'>512</memory><vcpu>1</vcpu>"
+            f"<os><type arch='x86_64' machine='q35'>hvm</type></os>{settings}<devices>{devices}</devices></domain>"
+        )
+
+    adopt = ("adopt-host", SHARED, "--vm", "hpc=acme/hpc")
+    with libvirt_of(operator.inventory, SHARED) as there:
+        for settings in (HIDDEN[0], NO_HYPERVISOR):
+            define(settings)
+            (why,) = operator.is_refused(*adopt)["context"]
+            assert "hpc: it hides KVM" in why and "virsh edit" in why
+            there.undefine("hpc")
+        define(HIDDEN[1].format(""))
+        there.start("hpc")
+    assert active(fleet, SHARED) == []
+    operator.does(*adopt)
+    (found,) = [one["found"] for one in operator.json("repair") if "NVSwitch" in one["found"]]
+    assert (found, active(fleet, SHARED)) == ("its partition of the NVSwitch fabric is not active", [3])

@@ -17,6 +17,7 @@ from tests.unit.guests.cases import (
     facts,
     gpu,
     leases,
+    on,
     vgpu,
     vm,
     whole,
@@ -27,11 +28,12 @@ from vgpuctl.guests.domain.disk_view import DiskView
 from vgpuctl.guests.domain.mmio_window import window_gib
 from vgpuctl.guests.domain.numa import numa_view
 from vgpuctl.guests.domain.pci_layout import expander_buses
+from vgpuctl.guests.domain.render import render_domain
 from vgpuctl.guests.domain.view import CpuMode, domain_view, parse_pci_address
 from vgpuctl.model.lease import Share
 from vgpuctl.model.network import mac_address
 from vgpuctl.model.numa import GuestNuma, NumaCell
-from vgpuctl.model.vm import DirectKernel
+from vgpuctl.model.vm import DirectKernel, Firmware
 from vgpuctl.scheduler.cell_choice import MOST_CELLS
 
 
@@ -172,6 +174,24 @@ def test_each_gpu_sits_on_the_expander_bus_of_its_node() -> None:
     assert all(bus < port.index for port in view.root_ports for bus in expanders if port.bus == bus)
     places = [(port.bus, port.slot, port.function) for port in view.root_ports]
     assert len(set(places)) == len(places)
+
+
+def test_eight_h100_of_two_nodes_have_room_for_their_bars_each_at_its_own_node() -> None:
+    """What NVLink and the guest's driver need: every BAR mapped, each card below its node, and KVM in sight."""
+    nodes = (0, 1) * 4
+    cards = [gpu(f"0000:{0x41 + 2 * at:02x}:00.0", numa_node=node, bars=H100_BARS) for at, node in enumerate(nodes)]
+    request = replace(REQUEST, vcpus=4, memory_mib=8192, firmware=Firmware.UEFI)
+    guest = on(request, NumaCell(0, 2, 4096, (0, 1)), NumaCell(1, 2, 4096, (8, 9)), gpu_cells=nodes)
+    view = domain_view(guest, leases(*(whole(one.address) for one in cards)), facts(*cards, numa_nodes=2))
+    assert view.mmio_window_gib is not None
+    assert view.mmio_window_gib * GIB >= len(cards) * 2 * max(H100_BARS), "a root port's window is aligned as its BAR"
+    buses = {one.index: one.cell for one in view.expander_buses}
+    ports = {one.index: buses[one.bus] for one in view.root_ports if one.bus in buses}
+    assert [ports[one.guest_bus] for one in view.hostdevs] == list(nodes)
+    xml = render_domain(view)
+    for wanted in ("<pcihole64 unit='GiB'>2048<", "X-PciMmio64Mb,string=2097152'", "<maxphysaddr mode='passthrough'/>"):
+        assert wanted in xml
+    assert "<kvm>" not in xml and "hypervisor" not in xml
 
 
 def test_eight_expander_buses_have_room_for_their_ports() -> None:

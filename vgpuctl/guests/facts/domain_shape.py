@@ -21,7 +21,7 @@ _LARGEST_NUMBER = 8191
 class DomainShape:
     """CPUs and memory that a domain takes of its host, and at which NUMA nodes.
 
-    hugepages_kib: None for ordinary memory.
+    hugepages_kib: None for ordinary memory. hides_kvm: its guest cannot know that it runs in KVM.
     """
 
     vcpus: int
@@ -29,6 +29,7 @@ class DomainShape:
     firmware: Firmware
     hugepages_kib: int | None = None
     tuning: Tuning = NO_TUNING
+    hides_kvm: bool = False
 
 
 def domain_shape(xml: str) -> DomainShape:
@@ -46,7 +47,16 @@ def domain_shape(xml: str) -> DomainShape:
     )
     memory_mib = -(-memory_kib // _KIB_PER_MIB)
     firmware = Firmware.UEFI if is_uefi else Firmware.BIOS
-    return DomainShape(vcpus, memory_mib, firmware, _hugepages_kib(domain), _tuning(domain, vcpus, memory_mib))
+    pages, tuning = _hugepages_kib(domain), _tuning(domain, vcpus, memory_mib)
+    return DomainShape(vcpus, memory_mib, firmware, pages, tuning, _hides_kvm(domain))
+
+
+def _hides_kvm(domain: ElementTree.Element) -> bool:
+    """True if KVM's signature, or the bit of CPUID that tells of a hypervisor, is kept from the guest."""
+    left = domain.iterfind("cpu/feature[@name='hypervisor']")
+    return domain.find("features/kvm/hidden[@state='on']") is not None or any(
+        one.get("policy") in ("disable", "forbid") for one in left
+    )
 
 
 def _tuning(domain: ElementTree.Element, vcpus: int, memory_mib: int) -> Tuning:

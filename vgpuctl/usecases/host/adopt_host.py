@@ -30,6 +30,7 @@ from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.gate import refuse_closed_host, refuse_share
 from vgpuctl.sharing.kinds import vgpu_kind_of
 from vgpuctl.sharing.occupancy import ExistingVgpu, gpu_at
+from vgpuctl.sharing.partition_rules import used_partition
 from vgpuctl.usecases.declared.layout_records import note_share, shares_made
 from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.host.own_volumes import own_volumes
@@ -243,6 +244,13 @@ class _Domains:
     def _vm(self, domain: DomainFact, tenant: str, name: str, shares: Sequence[Share]) -> AdoptedVm:
         xml = self._host.hypervisor.xml(domain.name) or "<domain/>"
         shape = domain_shape(xml)
+        used = used_partition(shares, self._facts, domain.uuid)
+        if shape.hides_kvm and used is not None and len(used.gpus) > 1:
+            raise GuestError(
+                "it hides KVM, and where a guest does not see KVM its driver gives the GPUs of a partition no access to"
+                " each other: remove `<hidden state='on'/>` or the disabled CPU feature `hypervisor` by `virsh edit`,"
+                " and start it again"
+            )
         runs = domain.state is DomainState.RUNNING
         request = VmRequest(
             name,

@@ -100,6 +100,7 @@ def _driver(text: str) -> Any:
 _GPU = {"name": "NVIDIA A40-8Q", "uuid": "GPU-1", "memory_mib": 8192, "licence": "Licensed (Expiry: 2026-1-1)"}
 _TOLD = {
     "version": 1, "driver": "570.133.20", "open_module": True, "gpus": [_GPU], "cuda_devices": 1, "cuda_copies": 1,
+    "peer_copies": [{"source": 0, "target": 1, "problem": None, "mib_s": 350_000}],
     "errors": ["nvidia-smi: none"], "kernel_log": ["NVRM: Xid"],
 }  # fmt: skip
 _REPORT = json.dumps(_TOLD).encode()

@@ -40,6 +40,7 @@ REPORT = {
     "gpus": [{"name": "NVIDIA A40-8Q", "memory_mib": 8192, "licence": "Licensed (Expiry: 2026-12-1 0:0:0 GMT)"}],
     "cuda_devices": 1,
     "cuda_copies": 1,
+    "peer_copies": [{"source": 0, "target": 1, "problem": "no peer access", "mib_s": None}],
 }
 ARGUMENTS = (
     "console=ttyS0 nokaslr tsc=reliable no_timer_check mitigations=off cryptomgr.notests rodata=off"
@@ -197,6 +198,7 @@ def test_probes_of_a_guest(guest: tuple[Hypervisor, DomainView], monkeypatch: py
 
     report = ask_probe(hypervisor, view.name, uuid=view.uuid)
     assert (report.driver, report.cuda_copies) == ("580.105.08", 1)
+    assert [(one.source, one.target, one.problem) for one in report.peer_copies or ()] == [(0, 1, "no peer access")]
     assert [(gpu.name, gpu.memory_mib) for gpu in report.gpus] == [("NVIDIA A40-8Q", 8192)]
     # Its os-release says mswindows.
     seen = ask_probe(hypervisor, view.name, uuid=view.uuid, is_windows=None)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rows about GPU shares, and who is believed when guest and host contradict each other."""
 
+import json
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from vgpuctl.agent.wire.fabric import FabricGpu, FabricManagerFacts, FabricParti
 from vgpuctl.agent.wire.facts import Gpu, GpuTopology, Holder, HostFacts, UnreadFunction, VirtualFunction
 from vgpuctl.agent.wire.readings import NOT_MEASURABLE, NOT_READABLE, Measured, VgpuReadings
 from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.guests.facts.guest_report import read_report
 from vgpuctl.model.guest_driver import GuestDriver
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.licence import Edition
@@ -20,6 +22,7 @@ from vgpuctl.model.vm import MUST_RESTART, Vm, VmRequest, VmState
 from vgpuctl.promises.compare import compare
 from vgpuctl.promises.witnessed import NO_CONSENT, InsideGpu, NotLookedAt, PeerCopy, Promised, SeenInside, Witnessed
 from vgpuctl.sharing.measured import MeasuredShare
+from vgpuctl.usecases.vm.check_vm import seen_inside
 
 KEPT, BROKEN, UNSEEN = PromiseVerdict.KEPT, PromiseVerdict.BROKEN, PromiseVerdict.NOT_LOOKED_AT
 GPU, VF = "0000:41:00.0", "0000:41:00.4"
@@ -345,6 +348,18 @@ def test_the_gpus_of_a_partition_copy_to_each_other(
     assert (row.verdict, row.witness, row.promised) == (verdict, Witness.GUEST, "2 copies between 2 GPUs whole")
     assert words in (row.why if verdict is UNSEEN else row.seen)
     assert bool(row.remedy) is (verdict is BROKEN)
+
+
+@pytest.mark.parametrize(("problem", "verdict"), [(None, KEPT), ("no peer \x1baccess", BROKEN)])
+def test_what_the_probe_writes_of_its_copies_is_what_the_row_reads(
+    problem: str | None, verdict: PromiseVerdict
+) -> None:
+    copies = [{"source": at, "target": 1 - at, "problem": problem, "mib_s": None if problem else 9} for at in (0, 1)]
+    report = {"version": 1, "cuda_devices": 2, "cuda_copies": 2, "peer_copies": copies}
+    (row,) = _peers(seen_inside(read_report(json.dumps(report).encode())))
+    assert row.verdict is verdict and row.seen.isprintable()
+    without = json.dumps({**report, "peer_copies": None}).encode()
+    assert _peers(seen_inside(read_report(without)))[0].verdict is UNSEEN
 
 
 def test_one_gpu_a_host_without_a_fabric_and_one_that_is_silent_have_no_peers() -> None:

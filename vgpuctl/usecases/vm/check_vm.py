@@ -41,7 +41,7 @@ def check_vm(
     seen = Witnessed(
         kernel=_ask_kernel(services, vm) if leases else NotLookedAt("it holds no GPU share"),
         nvml=_ask_nvml(services, vm, leases) if leases else (),
-        guest=report if isinstance(report, NotLookedAt) else _seen(report),
+        guest=report if isinstance(report, NotLookedAt) else seen_inside(report),
         elsewhere=active_elsewhere(services, vm),
     )
     findings = check_promises(services, vm, leases, seen)
@@ -84,7 +84,8 @@ def _ask_nvml(services: Services, vm: Vm, leases: Sequence[Lease]) -> Sequence[M
         return NotLookedAt(error.message)
 
 
-def _seen(report: GuestReport) -> SeenInside:
+def seen_inside(report: GuestReport) -> SeenInside:
+    """Give the comparisons what a guest's report says."""
     gpus = tuple(InsideGpu(gpu.name, gpu.memory_mib, gpu.licence, gpu.uuid, gpu.product) for gpu in report.gpus)
     told = report.peer_copies
     peers = None if told is None else tuple(PeerCopy(one.source, one.target, one.problem, one.mib_s) for one in told)

@@ -23,7 +23,12 @@ def needs_partition(share: Share) -> bool:
 
 
 def used_partition(shares: Iterable[Share], facts: HostFacts, vm_uuid: str) -> UsedPartition | None:
-    """The partition that a VM with these shares needs; None for one that needs none."""
+    """The partition that a VM with these shares needs; None for one that needs none.
+
+    In FABRIC_MODE 0 there are none: a VM with all GPUs has the NVSwitches too, and a Fabric Manager of its own.
+    """
+    if facts.fabric_manager is None or facts.fabric_manager.mode in (None, FabricMode.BARE):
+        return None
     on_it = {gpu.address for gpu in facts.gpus if on_fabric(gpu, facts) is not None}
     needing = sorted((one for one in shares if one.gpu in on_it and needs_partition(one)), key=lambda one: one.gpu)
     if not needing:

@@ -2,7 +2,7 @@
 """Partitions of the NVSwitch fabric: active exactly while a VM runs with their GPUs, on hosts of both modes."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import pytest
 
@@ -241,30 +241,41 @@ def test_links_that_failed_since_the_host_was_read_keep_a_vm_from_their_partitio
 
 HIDDEN = ("<features><kvm><hidden state='on'/></kvm></features>", "<cpu mode='host-passthrough'>{}</cpu>")
 NO_HYPERVISOR = HIDDEN[1].format("<feature policy='disable' name='hypervisor'/>")
+ADOPT = ("--vm", "hpc=acme/hpc")
+
+
+def domain(cards: Iterable[str], settings: str = "") -> str:
+    """A domain of somebody else's with whole cards."""
+    return (
+        f"<domain type='kvm'><name>hpc</name><memory unit='MiB'>512</memory><vcpu>1</vcpu>"
+        f"<os><type arch='x86_64' machine='q35'>hvm</type></os>{settings}"
+        f"<devices>{''.join(pci(one, 'yes') for one in cards)}</devices></domain>"
+    )
 
 
 def test_an_adopted_domain_gets_its_partition_and_must_not_hide_kvm(operator: Operator, fleet: lab.LabFolder) -> None:
     create(operator, "first", "passthrough:H100*2", "--host", SHARED)  # the agent notes where each module is
     cards = [one["share"]["gpu"] for one in operator.json("show-vm", "first", *ACME)["leases"]]
     operator.delete_all_vms()
-    devices = "".join(pci(one, "yes") for one in cards)
-
-    def define(settings: str) -> None:
-        there.define(
-            f"<domain type='kvm'><name>hpc</name><memory unit='MiB'>512</memory><vcpu>1</vcpu>"
-            f"<os><type arch='x86_64' machine='q35'>hvm</type></os>{settings}<devices>{devices}</devices></domain>"
-        )
-
-    adopt = ("adopt-host", SHARED, "--vm", "hpc=acme/hpc")
     with libvirt_of(operator.inventory, SHARED) as there:
         for settings in (HIDDEN[0], NO_HYPERVISOR):
-            define(settings)
-            (why,) = operator.is_refused(*adopt)["context"]
+            there.define(domain(cards, settings))
+            (why,) = operator.is_refused("adopt-host", SHARED, *ADOPT)["context"]
             assert "hpc: it hides KVM" in why and "virsh edit" in why
             there.undefine("hpc")
-        define(HIDDEN[1].format(""))
+        there.define(domain(cards, HIDDEN[1].format("")))
         there.start("hpc")
     assert active(fleet, SHARED) == []
-    operator.does(*adopt)
+    operator.does("adopt-host", SHARED, *ADOPT)
     (found,) = [one["found"] for one in operator.json("repair") if "NVSwitch" in one["found"]]
     assert (found, active(fleet, SHARED)) == ("its partition of the NVSwitch fabric is not active", [3])
+
+
+def test_an_adopted_domain_with_all_gpus_of_a_host_in_fabric_mode_0_needs_no_partition(operator: Operator) -> None:
+    cards = [one["address"] for one in operator.json("inspect-host", BARE)["gpus"]]
+    with libvirt_of(operator.inventory, BARE) as there:
+        there.define(domain(cards))
+        there.start("hpc")
+    operator.does("adopt-host", BARE, *ADOPT)
+    assert not {one["row"] for one in operator.json("check-vm", "hpc", *ACME)["findings"]} & {"partition", "gpu-peers"}
+    operator.does("restart-vm", "hpc", *ACME, *FORCED)

@@ -27,26 +27,39 @@ def used_partition(shares: Iterable[Share], facts: HostFacts, vm_uuid: str) -> U
 
     In FABRIC_MODE 0 there are none: a VM with all GPUs has the NVSwitches too, and a Fabric Manager of its own.
     """
-    if facts.fabric_manager is None or facts.fabric_manager.mode in (None, FabricMode.BARE):
-        return None
-    on_it = {gpu.address for gpu in facts.gpus if on_fabric(gpu, facts) is not None}
-    needing = sorted((one for one in shares if one.gpu in on_it and needs_partition(one)), key=lambda one: one.gpu)
+    needing = [] if _has_none(facts) else _needing(shares, facts)
     if not needing:
         return None
     vfs = tuple(one.function for one in needing if one.function != one.gpu)
     return UsedPartition(tuple(one.gpu for one in needing), vfs, vm_uuid)
 
 
+def _has_none(facts: HostFacts) -> bool:
+    manager = facts.fabric_manager
+    return manager is None or manager.mode in (None, FabricMode.BARE.number)
+
+
+def _needing(shares: Iterable[Share], facts: HostFacts) -> list[Share]:
+    on_it = {gpu.address for gpu in facts.gpus if on_fabric(gpu, facts) is not None}
+    return sorted((one for one in shares if one.gpu in on_it and needs_partition(one)), key=lambda one: one.gpu)
+
+
 def check_partition(shares: Iterable[Share], facts: HostFacts) -> str | None:
     """Say why these shares of one VM would not compute on the host as it is now; None when nothing speaks against it.
 
-    facts: read just now. Whether the partition is active for somebody is not looked at: the agent asks for that, and it
-    waits for a Fabric Manager that is starting.
+    Not for a VM that was adopted: in FABRIC_MODE 0 it may have the NVSwitches too. facts: read just now. Whether the
+    partition is active for somebody is not looked at: the agent asks for that, and it waits for a Fabric Manager that
+    is starting.
     """
-    used = used_partition(shares, facts, "")
+    needing, manager = _needing(shares, facts), facts.fabric_manager
+    if needing and manager is not None and _has_none(facts):
+        return (
+            f"FABRIC_MODE of the host's Fabric Manager is {manager.mode}, in which its guest finds no GPU that computes"
+        )
+    used = used_partition(needing, facts, "")
     if used is None:
         return None
-    manager, partition = facts.fabric_manager, partition_of(used.gpus, facts)
+    partition = partition_of(used.gpus, facts)
     if manager is not None and manager.is_starting:
         return None
     if manager is not None and manager.partitions is None:

@@ -68,11 +68,11 @@ def _of_manager(seen: Examined) -> Iterator[tuple[str, str]]:
 def _fabric_of(gpu: Gpu, found: FabricFacts, mode: int | None) -> Iterator[Finding]:
     read = f"fabric state is {found.describe()}"
     if found.is_between_partitions(mode):
-        # Nothing is broken, and no waiting ends it: Fabric Manager sets a GPU's fabric up with its partition.
-        severity = Severity.WARNING if mode == _VGPU_MODE else Severity.NOTE
-        without = "guests get CUDA error 802" if mode == _VGPU_MODE else "VMs with several GPUs have no NVLink"
-        fix = f"activate the partition of the VM's GPUs before its start (`fmpm -a ID`); until then {without}"
-        yield Finding(CheckId.FABRIC, severity, gpu.address, f"{read}, as without a partition: FABRIC_MODE={mode}", fix)
+        # Fabric Manager sets a GPU's fabric up with its partition, which a VM gets with its start.
+        if gpu.holders or any(one.holders for one in gpu.vfs) or any(one.holders for one in gpu.mdevs):
+            read += f", as without a partition (FABRIC_MODE={mode}), and a VM has it: its guest gets CUDA error 802"
+            fix = "`vgpuctl repair` activates the partition of a VM of the store; of others' VMs, `fmpm -a NUMBER` does"
+            yield Finding(CheckId.FABRIC, Severity.ERROR, gpu.address, read, fix)
     elif found.state == "completed" and not found.is_up():
         fix = "see Fabric Manager's log for why the set-up failed, and restart it; guests get CUDA error 802"
         yield Finding(CheckId.FABRIC, Severity.ERROR, gpu.address, read, fix)

@@ -121,7 +121,7 @@ def refuse_unsuitable(vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: 
     """
     refuse_other_card(vm, leases, facts)
     refuse_kept(leases, facts, rules)
-    surprise = check_partition((lease.share for lease in leases), facts)
+    surprise = None if vm.is_adopted else check_partition((lease.share for lease in leases), facts)
     if surprise is not None:
         raise _not_startable(leases[0], surprise)
     for lease in leases:

@@ -11,7 +11,7 @@ from tests.unit.planner.doctor.test_checks import GPU, HEALTHY_UNITS, VGPU, behi
 from vgpuctl import catalog
 from vgpuctl.agent.wire.diagnostics import UnitDiagnostics
 from vgpuctl.agent.wire.fabric import FabricManagerFacts
-from vgpuctl.agent.wire.facts import Gpu, GpuTopology, NvLinks
+from vgpuctl.agent.wire.facts import Gpu, GpuTopology, Holder, NvLinks
 from vgpuctl.model.layout import PassthroughLayout
 from vgpuctl.planner.doctor import Examined, Severity, examine
 
@@ -26,9 +26,10 @@ FABRIC_UNIT = "nvidia-fabricmanager.service"
         (behind_switch("completed", status=3), 0, Severity.ERROR, "status 3"),
         (behind_switch("in-progress"), 0, Severity.ERROR, "wait for `completed`"),
         (behind_switch("in-progress"), None, Severity.ERROR, "wait for `completed`"),
-        # Without a partition the state never changes, so waiting does not help.
-        (behind_switch("in-progress"), 1, Severity.NOTE, "fmpm -a"),
-        (behind_switch("in-progress"), 2, Severity.WARNING, "fmpm -a"),
+        # It gets its partition with the start of a VM.
+        (behind_switch("in-progress"), 1, None, ""),
+        (behind_switch("in-progress"), 2, None, ""),
+        (replace(behind_switch("in-progress"), holders=(Holder(7, "qemu"),)), 1, Severity.ERROR, "vgpuctl repair"),
         (behind_switch("not-started"), 2, Severity.ERROR, "start nvidia-fabricmanager"),
         (behind_switch("not-started"), 1, Severity.ERROR, "start nvidia-fabricmanager"),
         (behind_switch("completed", faults=("unhealthy route",)), 2, Severity.WARNING, "unhealthy route"),

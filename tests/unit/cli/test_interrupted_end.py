@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The end of a command that gets a signal, whatever threads and exit functions of libraries still wait for."""
+"""The end of a command, also of one that gets a signal, whatever threads and exit functions of libraries wait for."""
 
 import os
 import pty
@@ -25,6 +25,15 @@ def work():
     atexit.register(os.kill, os.getpid(), signal.SIGTERM)
     print("data")
 
+class Left:
+    def __init__(self): self.circle = self
+    def __del__(self): print("circles were looked for")
+
+def end():
+    atexit.register(print, "exit function")
+    main.left = Left()
+    print("data")
+
 def stay():
     print("data", flush=True)
     time.sleep(600)
@@ -36,7 +45,7 @@ def watch():
         while screen.key(600) != "q":
             pass
 
-for name, callback in (("wait", wait), ("work", work), ("stop-vm", stay), ("start-vm", watch)):
+for name, callback in (("wait", wait), ("work", work), ("end", end), ("stop-vm", stay), ("start-vm", watch)):
     module = type(sys)(f"vgpuctl.cli.vm.{name.replace('-', '_')}")
     module.command = click.Command(name, callback=callback)
     main.COMMANDS[name], main.FOLDERS[name] = "", "vm"
@@ -54,6 +63,11 @@ def test_an_interrupted_command_waits_for_no_thread_and_keeps_its_output() -> No
     done = _run("wait")
     assert (done.returncode, done.stdout) == (130, "data\n")
     assert done.stderr.startswith("\nerror: interrupted\n")
+
+
+def test_an_ended_command_runs_exit_functions_and_looks_for_no_circles() -> None:
+    done = _run("end")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "data\nexit function\n", "")
 
 
 def test_a_signal_after_the_end_of_a_command_ends_the_process_without_a_word() -> None:

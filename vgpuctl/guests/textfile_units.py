@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The systemd units by which a host writes its readings for node_exporter."""
+"""The systemd units by which a host writes its readings for node_exporter. No template, for the reason of boot_unit."""
 
 from vgpuctl.agent.wire.textfile import AGENT, SERVICE_NAME, TextfileFiles
-from vgpuctl.guests.templating import render_template
 from vgpuctl.model.layout import TelemetryLayout
 
 
@@ -10,6 +9,40 @@ def render_textfile_files(host: str, layout: TelemetryLayout | None, *, python: 
     """The files that the host must have; none without a layout."""
     if layout is None:
         return TextfileFiles(False)
-    service = render_template("vgpuctl-textfile.service.j2", python=python, agent=AGENT)
-    timer = render_template("vgpuctl-textfile.timer.j2", interval_s=layout.interval_s, service=SERVICE_NAME)
-    return TextfileFiles(True, host, layout.textfile, service, timer)
+    return TextfileFiles(True, host, layout.textfile, _service(python), _timer(layout.interval_s))
+
+
+def _service(python: str) -> str:
+    return f"""\
+# Written by vgpuctl apply-hosts; the next run overwrites it.
+[Unit]
+Description=Write the GPU readings for node_exporter
+
+[Service]
+Type=oneshot
+ExecStart={python} -I -S {AGENT} textfile
+ExecStopPost={python} -I -S {AGENT} textfile --after
+TimeoutStartSec=60
+Nice=10
+PrivateTmp=yes
+ProtectHome=yes
+SyslogIdentifier=vgpuctl-textfile
+"""
+
+
+def _timer(interval_s: int) -> str:
+    return f"""\
+# Written by vgpuctl apply-hosts; the next run overwrites it.
+[Unit]
+Description=Write the GPU readings for node_exporter every {interval_s} s
+
+[Timer]
+OnActiveSec=1s
+# Not OnUnitActiveSec: a run that failed never was active.
+OnUnitInactiveSec={interval_s}s
+AccuracySec=1s
+Unit={SERVICE_NAME}
+
+[Install]
+WantedBy=timers.target
+"""

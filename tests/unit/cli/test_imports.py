@@ -8,10 +8,14 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from tests.stored_fleet import AT, open_stored
+from tests.unit.fleet_factory import emulated_a40, host_facts
+from vgpuctl.agent.wire.boot import Installed
 from vgpuctl.errors import NotFound
 from vgpuctl.store.store import open_store
 
@@ -148,6 +152,20 @@ def test_a_change_of_the_store_imports_no_sqlalchemy(tmp_path: Path) -> None:
     code, modules = _imported(["create-tenant", "acme"], {"VGPUCTL_DATABASE_URL": url})
     assert code == 0
     assert not {"sqlalchemy", "alembic"} & modules
+
+
+def test_layouts_are_compared_without_a_template_engine_or_a_way_to_hosts(tmp_path: Path) -> None:
+    (tmp_path / "group_vars").mkdir()
+    declared = "vgpu: {version: 1, gpus: [{match: all, kind: vgpu}], telemetry: {textfile: /var/lib/readings}}\n"
+    (tmp_path / "group_vars/all.yml").write_text(declared)
+    facts = replace(host_facts([emulated_a40("0000:11:00.0").facts()]), installed=Installed(()))
+    with open_stored(tmp_path, ("gpu1",)) as services, services.store.transaction() as session:
+        session.save_facts("gpu1", facts, at=AT)
+    where = {"VGPUCTL_DATABASE_URL": f"sqlite:///{tmp_path}/store.db"}
+    code, modules = _imported(["list-hosts", "--cached", "-i", str(tmp_path / "inventory.yml")], where)
+    assert code == 0
+    assert "vgpuctl.guests.boot_unit" in modules
+    assert not {"jinja2", "libvirt", "paramiko", "sqlalchemy"} & modules
 
 
 @pytest.mark.parametrize("name", ASKING)

@@ -50,6 +50,7 @@ class PartitionsProof:
         self._fleet, self._dice, self._operator = fleet, dice, fleet.operator
         self._hosts: dict[str, str] = {}
         self.done: Counter[str] = Counter()
+        self.lives = 0
 
     def prepare(self) -> None:
         """Bring the hosts into their layouts."""
@@ -79,8 +80,10 @@ class PartitionsProof:
     def _draw(self, number: int) -> tuple[tuple[str, ...], str]:
         if not self._hosts or self._dice.random() < 0.45:
             host = self._dice.choice(sorted(GPUS))
-            gpu = f"{GPUS[host]}*{self._dice.choice(SIZES)}"
-            return ("create-vm", f"vm-{number}", *ACME, *SIZE, "--gpu", gpu, "--host", host), host
+            size = self._dice.choice(SIZES)
+            count = self._dice.choice([1, 2, 4] if size == 1 else [1, 2] if size == 2 else [1])
+            wanted = ("--gpu", f"{GPUS[host]}*{size}", "--host", host, "--count", str(count))
+            return ("create-vm", f"vm-{number}", *ACME, *SIZE, *wanted), host
         name = self._dice.choice(sorted(self._hosts))
         host = self._hosts[name]
         kinds = ["delete-vm"] * 5 + ["stop-vm", "start-vm", "restart-vm", "resize-vm"]
@@ -88,7 +91,8 @@ class PartitionsProof:
         kind = self._dice.choice(kinds)
         further: tuple[str, ...] = ()
         if kind == "delete-vm":
-            further = ("--yes", *NOW)
+            others = [one for one in sorted(self._hosts) if one != name and self._hosts[one] == host]
+            further = (*self._dice.sample(others, min(len(others), self._dice.choice([0, 1, 3]))), "--yes", *NOW)
         elif kind == "stop-vm":
             further = (*NOW, "--hold", self._dice.choice(["keep", "release"]))
         elif kind == "restart-vm":
@@ -131,7 +135,9 @@ class PartitionsProof:
         raise Fault(f"repair comes to no end: {said}")
 
     def _note(self) -> None:
-        self._hosts = {one["vm"]["request"]["name"]: one["host"] for one in self._operator.json("list-vms")}
+        now = {one["vm"]["request"]["name"]: one["host"] for one in self._operator.json("list-vms")}
+        self.lives += len(now.keys() - self._hosts.keys())
+        self._hosts = now
 
     def _wrong(self, host: str) -> list[str]:
         """What does not hold on a host, by its own state."""
@@ -158,11 +164,6 @@ class PartitionsProof:
         left = {name: self._fleet.machine(name).state().fabric.active for name in GPUS}
         if any(left.values()) or (repaired := self._operator.json("repair")):
             raise Fault(f"in the end there are {left}, {repaired}")
-
-    @property
-    def lives(self) -> int:
-        """VMs that were created."""
-        return sum(count for what, count in self.done.items() if what.startswith("create-vm") and "(" not in what)
 
 
 def _module(machine: MachineFolder, function: str) -> int | None:

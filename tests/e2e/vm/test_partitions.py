@@ -206,7 +206,7 @@ def test_a_command_that_is_killed_leaves_no_partition_without_its_vm(
 ) -> None:
     make = ("create-vm", "web", *ACME, *SIZE, "--gpu", gpu, "--host", host)
     drop = ("delete-vm", "web", *ACME, "--yes", *FORCED)
-    for made, dropped in paired_points(operator, make, drop, most=5):
+    for made, dropped in paired_points(operator, make, drop, most=3):
         kill_after(operator, made, *make)
         operator.does("repair")
         assert_as_promised(operator, fleet, host, f"created until side effect {made}")

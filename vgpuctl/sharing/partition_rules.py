@@ -66,11 +66,16 @@ def check_partition(shares: Iterable[Share], facts: HostFacts) -> str | None:
         return f"Fabric Manager tells no partitions: {manager.problem or f'FABRIC_MODE is {manager.mode}'}"
     if partition is None:
         return f"the GPUs {', '.join(used.gpus)} are no partition of the NVSwitch fabric"
-    failed = sorted(gpu.module for gpu in partition.gpus if gpu.links < gpu.most_links)
+    failed = [gpu.module for gpu in partition.gpus if gpu.links < gpu.most_links]
     if failed:
-        modules = ", ".join(map(str, failed))
-        return f"its partition {partition.number} has GPUs that have lost NVLinks: module {modules}"
+        return f"its partition {partition.number} has GPUs that have lost NVLinks: {named_modules(failed, facts)}"
     return None
+
+
+def named_modules(modules: Iterable[int], facts: HostFacts) -> str:
+    """GPUs by their numbers on the baseboard, and their addresses: `module 3 (0000:45:00.0)`."""
+    addresses = {gpu.topology.module: gpu.address for gpu in facts.gpus if gpu.topology is not None}
+    return ", ".join(f"module {one} ({addresses.get(one, 'address not known')})" for one in sorted(modules))
 
 
 def refuse_partition(share_request: ShareRequest, share: Share, state: GpuState) -> Refusal | None:
@@ -83,7 +88,7 @@ def refuse_partition(share_request: ShareRequest, share: Share, state: GpuState)
         or _refuse_unknown(fabric, state)
         or _refuse_part(share, state)
         or _refuse_number(share_request, fabric)
-        or _refuse_sizes(share_request.together, fabric)
+        or _refuse_sizes(share_request.together, fabric, state)
         or _refuse_active(fabric, state)
     )
 
@@ -155,7 +160,7 @@ def _refuse_number(share_request: ShareRequest, fabric: OnFabric) -> Refusal | N
     return None
 
 
-def _refuse_sizes(together: int | None, fabric: OnFabric) -> Refusal | None:
+def _refuse_sizes(together: int | None, fabric: OnFabric, state: GpuState) -> Refusal | None:
     if together is None:
         return None
     fitting = [one for one in fabric.partitions if len(one.modules) == together]
@@ -167,10 +172,11 @@ def _refuse_sizes(together: int | None, fabric: OnFabric) -> Refusal | None:
             f"ask for as many GPUs as a partition has: {sizes}" if fabric.partitions else None,
         )
     if not any(one.works for one in fitting):
-        modules = ", ".join(str(module) for module in sorted(set().union(*(one.failed for one in fitting))))
+        failed = set().union(*(one.failed for one in fitting))
         return Refusal(
             Code.FABRIC_LINKS,
-            f"each partition of {together} GPUs with it has GPUs that have lost NVLinks: module {modules}",
+            f"each partition of {together} GPUs with it has GPUs that have lost NVLinks: "
+            f"{named_modules(failed, state.facts)}",
             "reset or replace them; a partition of one GPU needs no NVLink",
         )
     return None

@@ -231,12 +231,12 @@ def test_links_that_failed_since_the_host_was_read_keep_a_vm_from_their_partitio
     operator.does("stop-vm", "web", *ACME, *FORCED)
     lab.faults.begin(SHARED, "nvlink-failed", 2, folder=fleet)
     done = operator.run("start-vm", "web", *ACME)
-    assert done.code and "have lost NVLinks: module 1" in done.err and active(fleet, SHARED) == []
+    assert done.code and "have lost NVLinks: module 1 (0000:41:00.0)" in done.err and active(fleet, SHARED) == []
     operator.does("stop-vm", "web", *ACME, *FORCED, "--hold", "release")
     create(operator, "db", "passthrough:H100*2", "--host", SHARED)
     assert active(fleet, SHARED) == [4]
     refused = operator.run("create-vm", "all", *ACME, *SIZE, "--gpu", "passthrough:H100*8", "--host", SHARED)
-    assert refused.code and "lost NVLinks: module 1" in refused.err
+    assert refused.code and "lost NVLinks: module 1 (0000:41:00.0)" in refused.err
 
 
 HIDDEN = ("<features><kvm><hidden state='on'/></kvm></features>", "<cpu mode='host-passthrough'>{}</cpu>")

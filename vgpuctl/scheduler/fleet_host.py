@@ -13,7 +13,7 @@ from vgpuctl.scheduler.gpu_class import LeasedGpu
 from vgpuctl.scheduler.guest_place import rooms_of
 from vgpuctl.scheduler.host_cells import CellRoom, books_of, guest_cells
 from vgpuctl.scheduler.host_memory import cells_on
-from vgpuctl.scheduler.partitions import has_partitions, losses
+from vgpuctl.scheduler.partitions import losses
 from vgpuctl.scheduler.request_class import RequestClass
 from vgpuctl.scheduler.scarcity import HostStock, Model
 from vgpuctl.scheduler.scorer import distance
@@ -46,7 +46,7 @@ class FleetHost:
         self._by_number = {cell.number: cell for cell in self.cells}
         self._rooms: dict[_RoomKind, Rooms] = {}
         self._rounded: dict[_RoomKind, Rooms] = {}
-        self.has_fabric = has_partitions(self.states)
+        self.has_fabric = any(card.reading.fabric is not None for card in cards.values())
         self.weigh_fabric()
 
     def weigh_fabric(self) -> frozenset[str]:

@@ -5,7 +5,7 @@ Of the partitions that fit, the one is taken that leaves the most large ones to 
 equals (`sharing.fabric.loss_of`; tests/bench/partitions.py compares with the exact optimum).
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
@@ -56,7 +56,7 @@ def _needs(request: GpuRequest) -> bool | None:
     return not boards or any(map(board_has_nvswitch, boards))
 
 
-def has_partitions(states: Sequence[GpuState]) -> bool:
+def has_partitions(states: Iterable[GpuState]) -> bool:
     """True if a GPU of the host is on an NVSwitch fabric."""
     return any(state.fabric is not None for state in states)
 
@@ -113,7 +113,7 @@ def is_one_partition(shares: Sequence[Share], states: Sequence[GpuState]) -> boo
     return not used or sorted(one.module or 0 for one in used) == sorted(used[0].chosen or ())
 
 
-def free_modules(states: Sequence[GpuState]) -> frozenset[int]:
+def free_modules(states: Iterable[GpuState]) -> frozenset[int]:
     """The GPUs of the fabric that nobody uses, by their numbers."""
     return frozenset(
         state.fabric.module
@@ -127,9 +127,7 @@ def free_modules(states: Sequence[GpuState]) -> frozenset[int]:
 
 
 def losses(states: Sequence[GpuState]) -> dict[str, float]:
-    """What the fabric of a host loses if one GPU is given away alone, by its address; none without a fabric."""
-    if not has_partitions(states):
-        return {}
+    """What the fabric of a host loses if one GPU is given away alone, by its address."""
     partitions, free = _partitions(states), free_modules(states)
     return {
         state.gpu.address: loss_of(frozenset([state.fabric.module]), partitions, free)
@@ -138,8 +136,10 @@ def losses(states: Sequence[GpuState]) -> dict[str, float]:
     }
 
 
-def loss_of_shares(shares: Sequence[Share], states: Sequence[GpuState]) -> float:
+def loss_of_shares(shares: Sequence[Share], states: Collection[GpuState]) -> float:
     """What the fabric of a host loses by the shares of one VM. states: all its GPUs as they were before."""
+    if not has_partitions(states):
+        return 0.0
     by_address = {state.gpu.address: state.fabric for state in states}
     modules = {
         fabric.module
@@ -149,7 +149,7 @@ def loss_of_shares(shares: Sequence[Share], states: Sequence[GpuState]) -> float
     return loss_of(frozenset(modules), _partitions(states), free_modules(states)) if modules else 0.0
 
 
-def _partitions(states: Sequence[GpuState]) -> list[KnownPartition]:
+def _partitions(states: Iterable[GpuState]) -> list[KnownPartition]:
     found = {one.number: one for state in states if state.fabric is not None for one in state.fabric.partitions}
     return [found[number] for number in sorted(found)]
 

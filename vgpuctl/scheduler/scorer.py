@@ -188,7 +188,7 @@ class Scorer:
     ) -> Price:
         """The cost of all shares of one VM on one host. states: all its GPUs, by address, as they were before."""
         missing = sum(self.missing(states[one.gpu].constraints.labels) for one in shares)
-        fabric = loss_of_shares(shares, list(states.values())) if shares else 0.0
+        fabric = loss_of_shares(shares, states.values()) if shares else 0.0
         if self.is_least_waste and shares:
             all_whole = all(takes_card(one) for one in shares)
             loss, beside = loss_of_all(shares, states)

@@ -8,6 +8,7 @@ import pytest
 
 from tests.agent.simulated import VM, Machine, PatientHost
 from vgpuctl.agent.dispatch import read_facts
+from vgpuctl.agent.fabric_manager import FabricManager
 from vgpuctl.agent.facts import fabric_notes
 from vgpuctl.agent.wire.fabric import ActivatePartition, DeactivatePartition, RestorePartitions, UsedPartition
 from vgpuctl.agent.wire.problem_codes import ProblemCode
@@ -130,6 +131,8 @@ def test_one_that_is_left_active_gets_the_vfs_of_its_next_vm(tmp_path: Path) -> 
         ),
         OTHER,
     )
+    assert simulated.refused(ActivatePartition(other)).code == ProblemCode.FABRIC_PARTITION_ACTIVE  # its VM may start
+    simulated.host.wait(121)
     assert simulated.done(ActivatePartition(other))
     assert active(simulated) == {3: OTHER}
     [noted] = fabric_notes.read(simulated.host).partitions
@@ -180,7 +183,10 @@ def test_a_dry_run_tells_and_changes_nothing(tmp_path: Path) -> None:
     simulated.done(ActivatePartition(first))
     reply = simulated.take(DeactivatePartition(first), dry_run=True)
     assert [(one.before, one.after) for one in reply.changes] == [("active: 3", "inactive")]
-    reply = simulated.take(RestorePartitions((used(simulated, 5),)), dry_run=True)
+    fifth = used(simulated, 5, vm=OTHER)
+    assert simulated.refused(RestorePartitions((fifth,)), dry_run=True).code == ProblemCode.HOLDERS_UNKNOWN
+    run_vm(simulated, fifth)
+    reply = simulated.take(RestorePartitions((fifth,)), dry_run=True)
     assert [(one.before, one.after, one.changed) for one in reply.changes] == [("3", "3, 11", True)]
     assert active(simulated) == {3: VM}
 
@@ -193,3 +199,57 @@ def test_a_damaged_note_is_told_and_named(tmp_path: Path) -> None:
     problem = simulated.refused(ActivatePartition(used(simulated, 1)))
     assert fabric_notes.PATH in problem.message
     assert [one.name for one in read_facts(simulated.host).unread] == ["fabric_modules"]
+
+
+def test_a_restart_keeps_the_partitions_of_others(tmp_path: Path) -> None:
+    simulated = machine(tmp_path)
+    mine, theirs = used(simulated, 1, 3), used(simulated, 2, 4, vm=OTHER)
+    simulated.done(ActivatePartition(mine))
+    with FabricManager(simulated.host) as manager:  # by hand, and nobody noted it
+        manager.activate(4)
+    run_vm(simulated, mine)
+    run_vm(simulated, theirs)
+    begin(simulated, "fabric-restarted")
+    simulated.done(RestorePartitions((mine,)))
+    assert active(simulated) == {3: VM, 4: None}
+
+
+def test_notes_of_what_is_not_active_any_more_are_forgotten(tmp_path: Path) -> None:
+    simulated = machine(tmp_path)
+    pair, single = used(simulated, 1, 3), used(simulated, 1)
+    simulated.done(ActivatePartition(pair))
+    simulated.reboot()
+    simulated.done(ActivatePartition(single))  # the VM is smaller since
+    run_vm(simulated, single)
+    begin(simulated, "fabric-restarted")
+    simulated.done(RestorePartitions((single,)))
+    assert active(simulated) == {7: VM}
+    end(simulated.files, set())
+    simulated.done(DeactivatePartition(single))
+    with FabricManager(simulated.host) as manager:  # by hand, after the VM
+        manager.activate(7)
+    assert active(simulated) == {7: None}
+    assert not simulated.done(DeactivatePartition(single))
+    simulated.done(BindDriver(single.gpus, None))
+    assert not simulated.done(ActivatePartition(single))  # somebody else's serves it, and stays theirs
+    assert active(simulated) == {7: None}
+
+
+def test_a_stray_of_another_store_is_spared_while_its_vm_may_start(tmp_path: Path) -> None:
+    simulated = machine(tmp_path)
+    first = used(simulated, 1, 3)
+    simulated.done(ActivatePartition(first))
+    [noted] = fabric_notes.noted_partitions(simulated.host)
+    assert not simulated.done(DeactivatePartition(first, least_age_s=120.0))
+    assert not simulated.done(DeactivatePartition(first, activated_at=noted.since - 1))
+    simulated.host.wait(121)
+    assert simulated.done(DeactivatePartition(first, activated_at=noted.since, least_age_s=120.0))
+
+
+def test_a_partition_of_gpus_that_its_vm_does_not_have_is_not_restored(tmp_path: Path) -> None:
+    simulated = machine(tmp_path)
+    single = used(simulated, 1)
+    simulated.done(ActivatePartition(single))
+    run_vm(simulated, single)
+    assert simulated.refused(RestorePartitions((used(simulated, 1, 3),))).code == ProblemCode.HOLDERS_UNKNOWN
+    assert active(simulated) == {7: VM}

@@ -119,6 +119,7 @@ STORE = [
         "save_facts",
         "store/hosts.py",
         "usecases/observed/observations.py:_facts_change",
+        "usecases/observed/capacities.py:change_facts",
         on="session",
     ),
     guarded(

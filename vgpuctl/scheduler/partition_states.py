@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """What each partition of an NVSwitch fabric is at this moment, for lists, the map and the pages.
 
-Which VM has an active partition is told by its leases: they are newer than the facts of a host that was read before the
-VM started.
+Which VM has an active partition is told by its leases.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -24,11 +23,13 @@ from vgpuctl.sharing.partition_rules import needs_partition
 class PartitionState(StrEnum):
     """The state of a partition.
 
-    active: a VM has it. stray: it is active, and no VM of the store has its GPUs. broken: a GPU of it has lost NVLinks.
-    blocked: a GPU of it is in use otherwise, or takes no VM. free: none of these.
+    active: a VM has it. inactive: a VM is declared running with its GPUs, and it was not active. stray: it is active,
+    and no VM of the store has its GPUs. broken: a GPU of it has lost NVLinks. blocked: a GPU of it is in use otherwise,
+    or takes no VM. free: none of these.
     """
 
     ACTIVE = "active"
+    INACTIVE = "inactive"
     STRAY = "stray"
     BROKEN = "broken"
     BLOCKED = "blocked"
@@ -118,6 +119,9 @@ class _FabricNow:
         vm = None
         if holder and (partition.is_active or all(one.state is LeaseState.RUNNING for one in holder)):
             state, vm = PartitionState.ACTIVE, f"{holder[0].tenant}/{holder[0].vm_name}"
+            if not partition.is_active:
+                state = PartitionState.INACTIVE
+                why.append("its VM is declared running, and it is not active: see `vgpuctl check-vm`, `vgpuctl repair`")
         elif partition.is_active:
             state = PartitionState.STRAY
             why.append("it is active, and no VM of the store has its GPUs")

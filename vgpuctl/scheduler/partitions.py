@@ -100,7 +100,7 @@ def refuse_taken(
     if not told:
         return None
     return Refusal(
-        Code.NO_PARTITION,
+        Code.PARTITION_TAKEN,
         f"no partition of its NVSwitch fabric with {len(share_requests)} GPUs is free: {told}",
         "delete or move the VMs that have these GPUs, or ask for fewer GPUs",
     )

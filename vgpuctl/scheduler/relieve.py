@@ -29,8 +29,7 @@ def relieve(
     for one in given_back:
         by_gpu.setdefault(one.gpu, []).append(one)
     return replace(
-        with_memory_back(facts, freed),
-        fabric_manager=without_active(facts.fabric_manager, [gpu for gpu in facts.gpus if gpu.address in by_gpu]),
+        without_active(with_memory_back(facts, freed), by_gpu),
         gpus=tuple(
             _relieve_gpu(facts, gpu, by_gpu[gpu.address], vm_uuids) if gpu.address in by_gpu else gpu
             for gpu in facts.gpus

@@ -62,6 +62,7 @@ class Code(StrEnum):
     FABRIC_MANAGER = "fabric-manager"
     FABRIC_LINKS = "fabric-links"
     NO_PARTITION = "no-partition"
+    PARTITION_TAKEN = "partition-taken"
     PARTITION_ACTIVE = "partition-active"
 
     def follows_from_the_request(self) -> bool:
@@ -92,6 +93,7 @@ class Code(StrEnum):
             Code.HOST_TOO_SMALL,
             Code.HOST_CPUS,
             Code.NO_GPU,
+            Code.NO_PARTITION,
         )
 
     def is_never(self) -> bool:

@@ -5,14 +5,14 @@ On a host whose Fabric Manager has FABRIC_MODE 1 or 2 a guest's `cuInit` answers
 GPUs is active (fabric reference 4.1). Each partition gives a GPU to one VM; MIG-backed vGPUs need none (day2 6.5).
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.fabric import FabricManagerFacts, FabricPartition
+from vgpuctl.agent.wire.fabric import FabricPartition, UsedPartition
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 
-_PENDING = "its configuration was written after its start, so that it has perhaps another mode"
+_PENDING = "it was started before its configuration was written, so that its FABRIC_MODE may be another"
 
 
 @dataclass(frozen=True)
@@ -51,26 +51,52 @@ class OnFabric:
         return tuple(sorted({len(one.modules) for one in self.partitions}))
 
 
-def has_nvswitch(gpu: Gpu) -> bool:
-    """True if the GPU's NVLinks lead to NVSwitches; the catalogue answers where the driver does not tell."""
-    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+def why_unknown(facts: HostFacts) -> str | None:
+    """Why nobody knows the fabric of a host; None where it was read, or the host has none."""
+    unread = facts.why_unread("fabric_manager", "fabric_modules")
+    if unread is not None:
+        return f"it was not read: {unread}"
+    if facts.fabric_manager is None and any(map(_leads_to_switches, facts.gpus)):
+        return "it has no configuration, or is not installed"
+    return None
+
+
+def _leads_to_switches(gpu: Gpu) -> bool:
     links = None if gpu.topology is None else gpu.topology.nvlinks
-    if links:
-        return any(one.peer_kind == "switch" for one in links)
+    return any(one.peer_kind == "switch" for one in links or ())
+
+
+def may_have_partitions(facts: HostFacts) -> bool:
+    """True unless the host is known to have no Fabric Manager."""
+    return facts.fabric_manager is not None or why_unknown(facts) is not None
+
+
+def has_nvswitch(gpu: Gpu) -> bool:
+    """True if a GPU sits behind NVSwitches: its links lead there, or it has a fabric; else as the catalogue says."""
+    told = gpu.topology
+    if told is not None and told.fabric is not None:
+        return True
+    links = None if told is None else told.nvlinks
+    kinds = {one.peer_kind for one in links or ()} - {None}
+    if kinds or links == ():  # of boards with four GPUs they lead from GPU to GPU
+        return "switch" in kinds
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     return board is not None and board_has_nvswitch(board)
 
 
 def board_has_nvswitch(board: catalog.Board) -> bool:
-    """True if NVLinks of the model lead to NVSwitches."""
+    """True if NVLinks of the model lead to NVSwitches, as far as the catalogue knows."""
     return board.nvlink is not None and board.nvlink.topology.startswith("nvswitch")
 
 
 def on_fabric(gpu: Gpu, facts: HostFacts) -> OnFabric | None:
     """Where a GPU is on the fabric; None for one without NVSwitch, or on a host without Fabric Manager."""
-    manager = facts.fabric_manager
-    if manager is None or not has_nvswitch(gpu):
+    manager, module = facts.fabric_manager, _module(gpu)
+    if not has_nvswitch(gpu) and (manager is None or module is None):
         return None
-    module = _module(gpu)
+    if manager is None:
+        why = why_unknown(facts)
+        return None if why is None else OnFabric(None, module, why, ())
     listed = [one for one in manager.partitions or () if module in one.modules]
     return OnFabric(
         manager.mode,
@@ -114,13 +140,25 @@ def loss_of(given: frozenset[int], partitions: Iterable[KnownPartition], free: C
     return total
 
 
-def without_active(manager: FabricManagerFacts | None, gpus: Sequence[Gpu]) -> FabricManagerFacts | None:
-    """Fabric Manager as it would tell after the VMs that have these GPUs have given them back."""
+def with_active(facts: HostFacts, used: UsedPartition) -> HostFacts:
+    """The facts after the partition of a VM was activated."""
+    manager, found = facts.fabric_manager, partition_of(used.gpus, facts)
+    if manager is None or manager.partitions is None or found is None:
+        return facts
+    listed = tuple(
+        replace(one, is_active=True, vm=used.vm) if one.number == found.number else one for one in manager.partitions
+    )
+    return replace(facts, fabric_manager=replace(manager, partitions=listed))
+
+
+def without_active(facts: HostFacts, gpus: Collection[str]) -> HostFacts:
+    """The facts after the VMs that have these GPUs have given them back."""
+    manager = facts.fabric_manager
     if manager is None or not manager.partitions:
-        return manager
-    modules = {_module(gpu) for gpu in gpus}
+        return facts
+    modules = {_module(gpu) for gpu in facts.gpus if gpu.address in gpus}
     partitions = tuple(
         replace(one, is_active=False, vm=None) if one.is_active and one.modules & modules else one
         for one in manager.partitions
     )
-    return replace(manager, partitions=partitions)
+    return replace(facts, fabric_manager=replace(manager, partitions=partitions))

@@ -9,7 +9,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.layout import FabricMode
 from vgpuctl.model.lease import Share
 from vgpuctl.sharing.codes import Code
-from vgpuctl.sharing.fabric import OnFabric, on_fabric, partition_of
+from vgpuctl.sharing.fabric import OnFabric, on_fabric, partition_of, why_unknown
 from vgpuctl.sharing.gpu_state import GpuState, max_instances_of
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of, takes_card
@@ -35,8 +35,11 @@ def used_partition(shares: Iterable[Share], facts: HostFacts, vm_uuid: str) -> U
 
 
 def _has_none(facts: HostFacts) -> bool:
+    """True if the host is known to have no partitions; what could not be read may have some, and the agent asks."""
     manager = facts.fabric_manager
-    return manager is None or manager.mode in (None, FabricMode.BARE.number)
+    if manager is None:
+        return why_unknown(facts) is None
+    return manager.mode in (None, FabricMode.BARE.number) and manager.partitions is None
 
 
 def _needing(shares: Iterable[Share], facts: HostFacts) -> list[Share]:
@@ -51,7 +54,9 @@ def check_partition(shares: Iterable[Share], facts: HostFacts) -> str | None:
     partition is active for somebody is not looked at: the agent asks for that, and it waits for a Fabric Manager that
     is starting.
     """
-    needing, manager = _needing(shares, facts), facts.fabric_manager
+    needing, manager, unknown = _needing(shares, facts), facts.fabric_manager, why_unknown(facts)
+    if needing and unknown is not None:
+        return f"nobody knows what Fabric Manager has active: {unknown}"
     if needing and manager is not None and _has_none(facts):
         return (
             f"FABRIC_MODE of the host's Fabric Manager is {manager.mode}, in which its guest finds no GPU that computes"
@@ -84,10 +89,11 @@ def refuse_partition(share_request: ShareRequest, share: Share, state: GpuState)
     if fabric is None or not needs_partition(share):
         return _refuse_without_fabric(share_request)
     return (
-        _refuse_mode(fabric, share, state)
+        _refuse_unread(fabric)
+        or _refuse_mode(fabric, share, state)
         or _refuse_unknown(fabric, state)
         or _refuse_part(share, state)
-        or _refuse_number(share_request, fabric)
+        or _refuse_number(share_request, fabric, state)
         or _refuse_sizes(share_request.together, fabric, state)
         or _refuse_active(fabric, state)
     )
@@ -104,6 +110,13 @@ def _refuse_mode(fabric: OnFabric, share: Share, state: GpuState) -> Refusal | N
         f"Fabric Manager has {mode}, in which the guest of {what} finds no GPU that computes",
         f"declare `fabric: {{mode: {wanted}}}` for {state.host} and run `vgpuctl apply-hosts --disrupt`",
     )
+
+
+def _refuse_unread(fabric: OnFabric) -> Refusal | None:
+    if fabric.mode is not None or fabric.problem is None:
+        return None
+    remedy = "`vgpuctl check-hosts` names what is missing; have it read before a VM gets GPUs of the fabric"
+    return Refusal(Code.FABRIC_MANAGER, f"nobody knows what Fabric Manager has active: {fabric.problem}", remedy)
 
 
 def _refuse_unknown(fabric: OnFabric, state: GpuState) -> Refusal | None:
@@ -144,19 +157,20 @@ def _refuse_without_fabric(share_request: ShareRequest) -> Refusal | None:
     return Refusal(Code.NO_PARTITION, reason, "leave --partition out, or ask for whole GPUs or vGPUs of an HGX host")
 
 
-def _refuse_number(share_request: ShareRequest, fabric: OnFabric) -> Refusal | None:
+def _refuse_number(share_request: ShareRequest, fabric: OnFabric, state: GpuState) -> Refusal | None:
     number = share_request.partition
     if number is None:
         return None
-    found = next((one for one in fabric.partitions if one.number == number), None)
-    remedy = "`vgpuctl list-partitions` shows the partitions"
-    if found is None:
-        return Refusal(
-            Code.NO_PARTITION, f"partition {number} does not have it, which is module {fabric.module}", remedy
-        )
-    if share_request.together not in (None, len(found.modules)):
-        reason = f"partition {number} has {len(found.modules)} GPUs, and {share_request.together} are asked for"
+    manager = state.facts.fabric_manager
+    sizes = {one.number: len(one.gpus) for one in (manager and manager.partitions) or ()}
+    remedy = f"`vgpuctl list-partitions -l {state.host}` shows the partitions"
+    if number not in sizes:
+        return Refusal(Code.NO_PARTITION, f"its NVSwitch fabric has no partition {number}", remedy)
+    if share_request.together not in (None, sizes[number]):
+        reason = f"partition {number} has {sizes[number]} GPUs, and {share_request.together} are asked for"
         return Refusal(Code.NO_PARTITION, reason, remedy)
+    if all(one.number != number for one in fabric.partitions):
+        return Refusal(Code.PARTITION_TAKEN, f"it is not in partition {number}: it is module {fabric.module}", remedy)
     return None
 
 
@@ -190,5 +204,5 @@ def _refuse_active(fabric: OnFabric, state: GpuState) -> Refusal | None:
             f"`vgpuctl repair` deactivates it if vgpuctl activated it, else `fmpm -d {fabric.active}` on {state.host}",
         )
     if fabric.chosen is not None and fabric.module not in fabric.chosen:
-        return Refusal(Code.NO_PARTITION, "it is not in the partition that is looked at")
+        return Refusal(Code.PARTITION_TAKEN, "it is not in the partition that is looked at")
     return None

@@ -359,6 +359,8 @@ def check_request(request: VmRequest) -> VmRequest:
         )
     if sum(gpu.count for gpu in request.gpus) > 16:
         raise UsageError("more than 16 GPUs for one VM")
+    if request.constraints.partition is not None and not request.gpus:
+        raise UsageError("a partition is of GPUs, and the VM has none", hint="leave --partition out, or name a --gpu")
     check_labels(request.labels, what=f"VM {request.name}")
     check_devices(request)
     request = with_os_defaults(request)

@@ -14,6 +14,7 @@ from tests.e2e.operate.test_watched_hosts import controller, soon
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SIZE, operator
 from tests.lab.simulated_fixtures import machine
+from vgpuctl.agent.fabric_manager import CONFIG
 from vgpuctl.agent.facts import fabric_notes
 
 __all__ = ["operator"]
@@ -165,8 +166,8 @@ def test_a_partition_does_not_change_under_a_vm_and_a_resize_takes_another(
     operator: Operator, fleet: lab.LabFolder
 ) -> None:
     create(operator, "web", "passthrough:H100*2", "--host", SHARED)
-    assert "one partition of the NVSwitch fabric" in operator.run("attach-gpu", "web", "passthrough", *ACME).err
-    assert "one partition of the NVSwitch fabric" in operator.run("detach-gpu", "web", "0", *ACME).err
+    assert "as one partition" in operator.run("attach-gpu", "web", "passthrough", *ACME).err
+    assert "as one partition" in operator.run("detach-gpu", "web", "0", *ACME).err
     operator.does("resize-vm", "web", *ACME, "--gpu", "passthrough:H100*4", "--restart", "--shutdown-timeout", "0")
     assert active(fleet, SHARED) == [1]
     operator.does("resize-vm", "web", *ACME, "--gpu", "passthrough:H100", "--restart", "--shutdown-timeout", "0")
@@ -279,3 +280,23 @@ def test_an_adopted_domain_with_all_gpus_of_a_host_in_fabric_mode_0_needs_no_par
     operator.does("adopt-host", BARE, *ADOPT)
     assert not {one["row"] for one in operator.json("check-vm", "hpc", *ACME)["findings"]} & {"partition", "gpu-peers"}
     operator.does("restart-vm", "hpc", *ACME, *FORCED)
+
+
+def test_a_fabric_manager_that_cannot_be_read_is_not_one_that_is_missing(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    create(operator, "web", "passthrough:H100*2", "--host", SHARED)
+    operator.does("stop-vm", "web", *ACME, *FORCED)
+    config = machine(fleet, SHARED).root / CONFIG.lstrip("/")
+    kept = config.read_text()
+    config.unlink()
+    config.mkdir()
+    try:
+        done = operator.run("start-vm", "web", *ACME)
+        assert done.code and "nobody knows what Fabric Manager has active" in done.err
+        assert "nobody knows" in operator.run("repair").out
+    finally:
+        config.rmdir()
+        config.write_text(kept)
+    operator.does("start-vm", "web", *ACME)
+    assert active(fleet, SHARED) == [3]

@@ -63,14 +63,17 @@ def test_placing_takes_what_is_free_and_nothing_else(facts: Facts, mix: str, gpu
             fleet.take("h", alive[f"vm-{number}"])
 
 
-def test_a_vm_that_runs_has_its_partition_although_the_facts_are_older(facts: Facts) -> None:
+INACTIVE = "its VM is declared running, and it is not active: see `vgpuctl check-vm`, `vgpuctl repair`"
+
+
+def test_a_partition_is_what_fabric_manager_and_the_leases_say_together(facts: Facts) -> None:
     board = facts("shared")
     placement = Fleet([HostCapacity("h", board)]).place(vm(f"{CARDS}*2"))
     assert placement is not None
     kept = [replace(one, tenant="acme", vm_name="web", state=LeaseState.BUILT) for one in leases(placement, "web")]
     running = [replace(one, state=LeaseState.RUNNING) for one in kept]
     for told, own, wanted in (
-        (board, running, (ACTIVE, "acme/web", None)),
+        (board, running, (PartitionState.INACTIVE, "acme/web", INACTIVE)),
         (active(board, 3), kept, (ACTIVE, "acme/web", None)),
         (board, kept, (PartitionState.BLOCKED, None, "module 1, 3: acme/web")),
         (active(board, 3), [], (PartitionState.STRAY, None, "it is active, and no VM of the store has its GPUs")),
@@ -80,7 +83,7 @@ def test_a_vm_that_runs_has_its_partition_although_the_facts_are_older(facts: Fa
         assert found[1].state is PartitionState.BLOCKED and found[4].state is FREE
     # A larger partition around the VM's is not its own.
     around = views(active(board, 1), running)
-    assert (around[1].state, around[3].state) == (PartitionState.STRAY, ACTIVE)
+    assert (around[1].state, around[3].state) == (PartitionState.STRAY, PartitionState.INACTIVE)
     assert views(replace(board, fabric_manager=None), running) == {}
 
 

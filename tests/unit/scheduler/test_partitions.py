@@ -13,7 +13,7 @@ from tests.agent.simulated import Machine
 from tests.unit.fleet_factory import a40_host, vm
 from vgpuctl.agent.dispatch import read_facts
 from vgpuctl.agent.wire.fabric import FabricPartition
-from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.facts import HostFacts, UnreadPart
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import NO_FOOTPRINT
 from vgpuctl.model.placement import HostCapacity, Placement
@@ -27,6 +27,7 @@ from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together, promised_leases_of
 from vgpuctl.scheduler.relieve import relieve
 from vgpuctl.scheduler.victims import choose_victims
+from vgpuctl.sharing.partition_rules import check_partition, used_partition
 
 CARDS, VGPUS, MIXED = "passthrough:H100", "H100XM-80C", "h100-sxm5~fabric-vgpu*8+a40"
 MIXES = {
@@ -248,13 +249,13 @@ def test_a_partition_is_named_by_hand(facts: Facts) -> None:
     held = leases(single, "one")
     for request, reason in (
         (by_hand(0), "partition 0 has 8 GPUs, and 2 are asked for"),
-        (by_hand(99), "partition 99 does not have it"),
+        (by_hand(99), "its NVSwitch fabric has no partition 99"),
         (by_hand(3), "no partition of its NVSwitch fabric with 2 GPUs is free: 3 without module 1"),
         (by_hand(0, count=8), "0 without module 1"),
     ):
         answer = explain(request, [capacity], held)
         assert not isinstance(answer, Placement)
-        assert any(reason in one.reason for one in answer if one.code == "no-partition"), answer
+        assert any(reason in one.reason for one in answer if "partition" in one.code), answer
     alone = explain(by_hand(3, "A40-8Q", 1), [a40_host("a")], [])
     assert not isinstance(alone, Placement) and {one.code for one in alone} == {"no-partition"}
     taken = explain(vm(f"{CARDS}*4"), [capacity], [*held, *leases(place_on(board, "5"), "two")])
@@ -266,3 +267,20 @@ def place_on(board: HostFacts, module: str) -> Placement:
     placement = Fleet([HostCapacity("h", board)]).place(by_hand(6 + int(module), count=1))
     assert placement is not None
     return placement
+
+
+def test_a_fabric_that_nobody_read_gives_no_gpu_and_keeps_no_promise(facts: Facts) -> None:
+    board = facts("shared")
+    placement = Fleet([HostCapacity("h", board)]).place(vm(f"{CARDS}*2"))
+    assert placement is not None
+    unread = replace(board, fabric_manager=None, unread=(UnreadPart("fabric_manager", "it is a folder"),))
+    for changed, why in (
+        (unread, "it was not read: it is a folder"),
+        (replace(board, fabric_manager=None), "it has no configuration"),
+    ):
+        answer = explain(vm(f"{CARDS}*2"), [HostCapacity("h", changed)], [])
+        assert not isinstance(answer, Placement)
+        assert all(one.code == "fabric-manager" and why in one.reason for one in answer), answer
+        told = check_partition(placement.shares, changed)
+        assert told is not None and why in told
+    assert used_partition(placement.shares, unread, "vm") is not None, "the agent asks for itself"

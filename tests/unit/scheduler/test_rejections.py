@@ -336,7 +336,14 @@ def test_another_host_than_the_wanted_is_refused_and_a_wanted_host_that_is_unkno
 def test_every_code_has_a_case_here_and_a_line_in_the_docs() -> None:
     elsewhere = {"host-unknown", "host-cpus", "host-numa", "group-together", "host-pool", "reserved-in-calendar"}
     elsewhere |= {"declared-otherwise", "host-cordoned", "host-drained", "host-fenced", "gpu-cordoned", "no-console"}
-    elsewhere |= {"fabric-mode", "fabric-manager", "fabric-links", "no-partition", "partition-active"}
+    elsewhere |= {
+        "fabric-mode",
+        "fabric-manager",
+        "fabric-links",
+        "no-partition",
+        "partition-active",
+        "partition-taken",
+    }
     elsewhere |= {"host-firmware", "host-tpm", "host-chassis", "host-silent", "vgpu-params", "guest-driver"}
     assert {case[1] for case in CASES} | elsewhere == {str(code) for code in Code}
     page = (Path(__file__).parents[3] / "docs" / "placement.md").read_text()

@@ -4,6 +4,7 @@
 import re
 from typing import Dict, Optional
 
+from vgpuctl.agent.changes import partition
 from vgpuctl.agent.fabric_manager import CONFIG, FabricManager, read_settings
 from vgpuctl.agent.facts import fabric, gpus, services
 from vgpuctl.agent.host import Host
@@ -65,7 +66,7 @@ def ensure_read(host: Host, step: RestartFabricManager, *, dry_run: bool) -> Cha
         raise Problem(code, f"Fabric Manager cannot be restarted: systemd has no {UNIT} here", path=services.SYSTEMCTL)
     changes = not is_active or bool(needs_restart)
     user = _find_user(host)
-    if changes and user is not None:
+    if user is not None and needs_restart:
         raise Problem(
             ProblemCode.FABRIC_IN_USE,
             f"Fabric Manager is not restarted: {user}",
@@ -78,7 +79,7 @@ def ensure_read(host: Host, step: RestartFabricManager, *, dry_run: bool) -> Cha
     if not dry_run:
         if changes:
             _restart(host)
-        _wait_until_ready(host, may_tell=user is None)
+        _wait_until_ready(host)
     return Change(step.op, UNIT, before, now, changed=changes)
 
 
@@ -140,8 +141,8 @@ def _restart(host: Host) -> None:
         )
 
 
-def _wait_until_ready(host: Host, *, may_tell: bool) -> None:
-    """Wait until Fabric Manager answers. may_tell: no partition can be active, which it may be told.
+def _wait_until_ready(host: Host) -> None:
+    """Wait until Fabric Manager answers; it is told the partitions of VMs that run.
 
     In mode 0 it has no partitions to list, its SDK need not be installed, and nobody has seen whether it listens there.
     Raises Problem.
@@ -151,7 +152,7 @@ def _wait_until_ready(host: Host, *, may_tell: bool) -> None:
     while True:
         try:
             with FabricManager(host) as manager:
-                _ask(manager, may_tell=may_tell)
+                partition.list_all(host, manager)
             return
         except Problem as problem:
             is_active = fabric.read_run(host)[0]
@@ -161,17 +162,3 @@ def _wait_until_ready(host: Host, *, may_tell: bool) -> None:
             if not passes or host.monotonic() >= deadline or not is_active:
                 raise
         host.wait(_PAUSE_S)
-
-
-def _ask(manager: FabricManager, *, may_tell: bool) -> None:
-    """List the partitions; a Fabric Manager that waits for the active ones hears that there are none."""
-    try:
-        manager.partitions()
-    except Problem as problem:
-        if problem.code != ProblemCode.FABRIC_STARTING or not may_tell:
-            raise
-        try:
-            manager.set_active(())
-        except Problem as refused:
-            raise problem from refused
-        manager.partitions()

@@ -4,7 +4,7 @@
 A partition is named by its GPUs: which number it has, and which GPU is which, is asked (fabric reference 4.1 to 4.4).
 """
 
-from typing import Callable, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from vgpuctl.agent.fabric_manager import FabricManager
 from vgpuctl.agent.facts import fabric_notes, mdev, pci, sriov
@@ -24,6 +24,8 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change
 
 _STARTS_WITHIN_S, _PAUSE_S = 30.0, 1.0
+# How long a partition without a process is taken for one whose VM is starting.
+_CLAIMED_S = 120.0
 ACTIVE, INACTIVE = "active", "inactive"
 
 
@@ -75,14 +77,8 @@ class _Fabric:
         self._modules = fabric_notes.read_modules(host)
 
     def list(self, *, dry_run: bool) -> Tuple[FabricPartition, ...]:
-        """List them. One that was restarted is told first which were active, as they were noted."""
-        try:
-            return self.manager.partitions()
-        except Problem as problem:
-            if problem.code != ProblemCode.FABRIC_STARTING or dry_run:
-                raise
-        self.manager.set_active(sorted(one.number for one in running(self.host)))
-        return self.manager.partitions()
+        """List them. One that was restarted is told first which were active."""
+        return self.manager.partitions() if dry_run else list_all(self.host, self.manager)
 
     def find(self, gpus: Sequence[str], *, dry_run: bool = False) -> FabricPartition:
         """Return the partition of exactly these GPUs. Raises Problem."""
@@ -120,6 +116,10 @@ class _Fabric:
         else:
             self.manager.activate(partition.number)
 
+    def age_s(self, noted: NotedPartition) -> float:
+        """Return the seconds since an activation."""
+        return self.host.uptime() - noted.since
+
     def require(self, used: UsedPartition, wanted: str) -> None:
         """Read back that a partition is so. Raises Problem."""
         found = _state(self.find(used.gpus))
@@ -142,6 +142,16 @@ def _make_active(fabric: _Fabric, step: ActivatePartition, *, dry_run: bool) -> 
     if partition.is_active and is_running(fabric.host, fabric.nodes, used):
         return Change(step.op, used.target, before, before, changed=False)
     fabric.require_unheld(used.gpus)
+    noted = [one for one in fabric_notes.noted_partitions(fabric.host) if one.number == partition.number]
+    if partition.is_active and not noted and not used.vfs:
+        # Somebody else has activated it for these GPUs, and will deactivate it.
+        return Change(step.op, used.target, before, before, changed=False)
+    if partition.is_active and any(one.used.vm != used.vm and fabric.age_s(one) < _CLAIMED_S for one in noted):
+        raise Problem(
+            ProblemCode.FABRIC_PARTITION_ACTIVE,
+            f"partition {partition.number} was just activated for VM {noted[0].used.vm}, which may be starting",
+            hint="look whether that VM has these GPUs by right; try again in a minute if it has not",
+        )
     if not dry_run:
         if partition.is_active:
             # Nobody tells which VFs it has: perhaps those of another VM.
@@ -155,8 +165,14 @@ def _make_inactive(fabric: _Fabric, step: DeactivatePartition, *, dry_run: bool)
     used = step.used
     partition = fabric.find(used.gpus, dry_run=dry_run)
     before = _state(partition)
-    noted = [one.used.vm for one in fabric_notes.read(fabric.host).partitions if one.number == partition.number]
-    if not partition.is_active or used.vm not in noted:
+    meant = [
+        one
+        for one in fabric_notes.noted_partitions(fabric.host)
+        if (one.number, one.used.vm) == (partition.number, used.vm)
+        and step.activated_at in (None, one.since)
+        and fabric.age_s(one) >= step.least_age_s
+    ]
+    if not partition.is_active or not meant:
         return Change(step.op, used.target, before, before, changed=False)
     fabric.require_unheld(used.gpus)
     if not dry_run:
@@ -174,6 +190,13 @@ def _make_all_active(fabric: _Fabric, step: RestorePartitions, *, dry_run: bool)
             raise
         before = None
     missing = [(one, found) for one in step.used if not (found := fabric.find(one.gpus, dry_run=dry_run)).is_active]
+    for used, _partition in missing:
+        if not is_running(fabric.host, fabric.nodes, used):
+            raise Problem(
+                ProblemCode.HOLDERS_UNKNOWN,
+                f"the {used.target} is not activated: no process of VM {used.vm} has all of these GPUs",
+                hint="the VM may have other GPUs than its store says: compare with `virsh dumpxml`",
+            )
     if not dry_run:
         for used, partition in missing:
             fabric.activate(partition, used)
@@ -183,15 +206,37 @@ def _make_all_active(fabric: _Fabric, step: RestorePartitions, *, dry_run: bool)
     return Change(step.op, "partitions of running VMs", before, after, changed=before != after)
 
 
-def running(host: Host) -> List[NotedPartition]:
-    """Return the noted partitions whose VM runs, by the processes that have their GPUs."""
-    nodes = OpenNodes(host)
-    return [one for one in fabric_notes.read(host).partitions if is_running(host, nodes, one.used)]
+def list_all(host: Host, manager: FabricManager) -> Tuple[FabricPartition, ...]:
+    """List the partitions, and note which there are. One that was restarted is told first those of running VMs."""
+    try:
+        listed = manager.partitions()
+    except Problem as problem:
+        if problem.code != ProblemCode.FABRIC_STARTING:
+            raise
+        manager.set_active(sorted(_held_partitions(host)))
+        listed = manager.partitions()
+    fabric_notes.note_listed(host, listed)
+    return listed
+
+
+def _held_partitions(host: Host) -> List[int]:
+    """Return the partitions whose GPUs one VM has each, whoever activated them, by the processes that have the GPUs.
+
+    Of a GPU that several VMs share, none has it in a partition.
+    """
+    nodes, modules = OpenNodes(host), fabric_notes.read_modules(host)
+    gpus_of: Dict[Optional[str], Set[int]] = {}
+    for address, module in modules.items():
+        vms = {one.vm_uuid for one in _holders(host, nodes, (address,))}
+        if len(vms) == 1:
+            gpus_of.setdefault(vms.pop(), set()).add(module)
+    table = {frozenset(one.modules): one.number for one in fabric_notes.read(host).table}
+    return [table[frozenset(one)] for vm, one in gpus_of.items() if vm is not None and frozenset(one) in table]
 
 
 def is_running(host: Host, nodes: OpenNodes, used: UsedPartition) -> bool:
-    """True if the VM's own QEMU has a GPU of its partition open."""
-    return any(one.vm_uuid == used.vm for one in _holders(host, nodes, used.gpus))
+    """True if the VM's own QEMU has every GPU of its partition open."""
+    return all(any(one.vm_uuid == used.vm for one in _holders(host, nodes, (gpu,))) for gpu in used.gpus)
 
 
 def _holders(host: Host, nodes: OpenNodes, gpus: Sequence[str]) -> Tuple[Holder, ...]:

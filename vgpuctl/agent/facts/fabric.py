@@ -16,6 +16,8 @@ _MOST_DIGITS = 18
 # When the unit was last begun, before its program read anything: microseconds of CLOCK_MONOTONIC, 0 for never.
 _BEGUN = "InactiveExitTimestampMonotonic"
 
+_PENDING = "it was started before its configuration was written, so that its FABRIC_MODE may be another"
+_RESTART = "`vgpuctl apply-hosts --disrupt` restarts it where its mode is declared, with no VM on its GPUs"
 _WITH_PARTITIONS = (1, 2)
 
 
@@ -38,15 +40,22 @@ def read_manager(host: Host) -> Optional[FabricManagerFacts]:
         is_active=is_active,
         needs_restart=needs_restart,
     )
-    if found.mode not in _WITH_PARTITIONS:
+    if found.mode not in _WITH_PARTITIONS and not found.needs_restart:
         return found
     try:
         with FabricManager(host) as manager:
             partitions, failed = manager.partitions(), _read_failed(manager)
-        noted = {one.number: one.used.vm for one in fabric_notes.read(host).partitions}
-        partitions = tuple(replace(one, vm=noted.get(one.number)) if one.is_active else one for one in partitions)
+        noted = {one.number: one for one in fabric_notes.noted_partitions(host)}
+        partitions = tuple(
+            replace(one, vm=noted[one.number].used.vm, activated_at=noted[one.number].since)
+            if one.is_active and one.number in noted
+            else one
+            for one in partitions
+        )
         return replace(found, partitions=partitions, failed=failed)
     except Problem as problem:
+        if found.needs_restart:
+            return replace(found, problem=f"{_PENDING}; {_RESTART}")
         is_starting = problem.code == ProblemCode.FABRIC_STARTING
         return replace(found, problem=f"{problem.message}; {problem.hint}", is_starting=is_starting)
 

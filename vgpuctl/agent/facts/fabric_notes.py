@@ -2,19 +2,20 @@
 """What the agent notes of an NVSwitch fabric, because it is not told later.
 
 modules: the number of each GPU on its baseboard, which NVML tells while NVIDIA's driver has the card and not when a VM
-has it. The key is the card's path through the PCI bridges: a card in another slot is not known by it. used: the active
-partitions, whose numbers a Fabric Manager that was restarted asks for. The file outlives the boot.
+has it. The key is the card's path through the PCI bridges: a card in another slot is not known by it. partitions: those
+that the agent activated, for whom. table: a Fabric Manager that was restarted asks for numbers and lists none. The file
+outlives the boot.
 """
 
 import json
-from typing import Dict, Optional, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from vgpuctl.agent.facts import nvml_gpus, pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.nvml import Nvml
 from vgpuctl.agent.wire.decode import WireError, from_json, to_json
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.fabric import UsedPartition
+from vgpuctl.agent.wire.fabric import FabricPartition, UsedPartition
 from vgpuctl.agent.wire.facts import Gpu, GpuTopology
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import dataclass, replace
@@ -32,25 +33,36 @@ class NotedModule:
 
 @dataclass(frozen=True)
 class NotedPartition:
-    """A partition that the agent activated, by its number."""
+    """A partition that the agent activated in a boot, by its number. since: then, in seconds of uptime."""
 
     number: int
     used: UsedPartition
+    boot_id: str
+    since: float
+
+
+@dataclass(frozen=True)
+class NotedSet:
+    """A partition of the board, active or not."""
+
+    number: int
+    modules: Tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class FabricNotes:
-    """The file."""
+    """The file. table: the partitions that Fabric Manager listed last."""
 
     modules: Tuple[NotedModule, ...] = ()
     partitions: Tuple[NotedPartition, ...] = ()
+    table: Tuple[NotedSet, ...] = ()
 
 
 def read(host: Host) -> FabricNotes:
     """Read the notes. Raises Problem."""
     try:
         return from_json(FabricNotes, json.loads(host.read_optional(PATH) or "{}"))
-    except (WireError, ValueError) as error:
+    except (WireError, ValueError, RecursionError) as error:
         raise Problem(
             ProblemCode.UNEXPECTED_VALUE,
             f"{PATH} cannot be read: {error}",
@@ -108,9 +120,28 @@ def path_of(host: Host, address: str) -> Optional[str]:
     return None if link is None else link[link.find("/pci") + 1 :]
 
 
+def note_listed(host: Host, listed: Sequence[FabricPartition]) -> None:
+    """Note which partitions there are, and forget who had those that are not active any more. Raises Problem."""
+    table = tuple(NotedSet(one.number, tuple(sorted(one.modules))) for one in listed)
+    active = {one.number for one in listed if one.is_active}
+    kept = tuple(one for one in noted_partitions(host) if one.number in active)
+    write(host, replace(read(host), table=table, partitions=kept))
+
+
+def noted_partitions(host: Host) -> List[NotedPartition]:
+    """Return the notes of this boot: no partition outlives another. Raises Problem."""
+    boot_id = read_boot_id(host)
+    return [one for one in read(host).partitions if one.boot_id == boot_id]
+
+
+def read_boot_id(host: Host) -> str:
+    """Return the id of the host's boot. Raises Problem."""
+    return host.read("/proc/sys/kernel/random/boot_id").strip()
+
+
 def note_partition(host: Host, number: int, used: Optional[UsedPartition]) -> None:
     """Note whom a partition is activated for, before that is done; None once it is not active. Raises Problem."""
     notes = read(host)
     kept = [one for one in notes.partitions if one.number != number]
-    noted = () if used is None else (NotedPartition(number, used),)
+    noted = () if used is None else (NotedPartition(number, used, read_boot_id(host), round(host.uptime(), 3)),)
     write(host, replace(notes, partitions=(*kept, *noted)))

@@ -27,13 +27,15 @@ class FabricGpu:
 class FabricPartition:
     """A partition that Fabric Manager can activate. gpus: in its order, which is that of the VFs.
 
-    vm: UUID of the VM that the agent activated it for, None where it is not active or nobody noted that.
+    vm: UUID of the VM that the agent activated it for, None where it is not active or somebody else activated it.
+    activated_at: when that was, in seconds of the host's uptime.
     """
 
     number: int
     is_active: bool
     gpus: Tuple[FabricGpu, ...]
     vm: Optional[str] = None
+    activated_at: Optional[float] = None
 
     @property
     def modules(self) -> FrozenSet[int]:
@@ -106,10 +108,14 @@ class DeactivatePartition:
     """Deactivate the partition of a VM whose guest has ended. Refused while a process holds one of its GPUs.
 
     Nothing changes where it is not active, or was activated for another VM meanwhile, or by somebody else.
+    activated_at: of the activation that is meant, None for any. least_age_s: nothing changes before it is so old: its
+    VM, which is not the caller's, may be starting.
     """
 
     op: ClassVar[str] = "partition.deactivate"
     used: UsedPartition
+    activated_at: Optional[float] = None
+    least_age_s: float = 0.0
 
 
 @dataclass(frozen=True)

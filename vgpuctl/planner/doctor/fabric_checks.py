@@ -11,7 +11,8 @@ from vgpuctl.model.layout import LayoutKind
 from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.host_checks import HOST
-from vgpuctl.planner.layout.fabric import has_nvswitch
+from vgpuctl.sharing.fabric import has_nvswitch
+from vgpuctl.sharing.host_fabric import fabric_of
 
 _VGPU_MODE = 2
 
@@ -27,6 +28,11 @@ def fabric(seen: Examined) -> Iterator[Finding]:
         if mode not in (None, _VGPU_MODE) and LayoutKind.VGPU in kinds:
             fix = "declare `fabric: {mode: vgpu}` (FABRIC_MODE=2) and run `vgpuctl apply-hosts --disrupt`"
             yield Finding(CheckId.FABRIC, Severity.WARNING, HOST, f"FABRIC_MODE is {mode}", fix)
+    found = fabric_of(seen.facts)
+    for lost in () if found is None else found.lost_links:
+        read = f"module {lost.module} has lost {lost.lost} of its {lost.links} NVLinks"
+        fix = "its partitions of several GPUs take no VM: reset it (`nvidia-smi --gpu-reset`), or replace it"
+        yield Finding(CheckId.FABRIC, Severity.WARNING, lost.gpu or HOST, read, fix)
     for text in seen.said(CheckId.FABRIC):
         yield Finding(
             CheckId.FABRIC, Severity.WARNING, HOST, text, "see Fabric Manager's log; its version is the driver's"
@@ -41,7 +47,9 @@ def manager(seen: Examined) -> Iterator[Finding]:
 
 
 def _needs_manager(seen: Examined) -> bool:
-    return any(has_nvswitch(gpu) and gpu.driver == "nvidia" for gpu in seen.nvidia_gpus())
+    """VMs have the cards of a full host, so that NVIDIA's driver has none."""
+    has_driver = any(has_nvswitch(gpu) and gpu.driver == "nvidia" for gpu in seen.nvidia_gpus())
+    return has_driver or fabric_of(seen.facts) is not None
 
 
 def _of_manager(seen: Examined) -> Iterator[tuple[str, str]]:

@@ -13,8 +13,8 @@ from vgpuctl.planner.doctor.examined import NVIDIA
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.gpu_checks import FOREIGN
 from vgpuctl.planner.doctor.prerequisites import HOST, Newcomer
-from vgpuctl.planner.layout.fabric import is_nvswitch_board
 from vgpuctl.planner.layout.vgpu_boards import FIRMWARE
+from vgpuctl.sharing.fabric import board_has_nvswitch
 
 _VGPU_KINDS = (LayoutKind.VGPU, LayoutKind.MIG_VGPU)
 _INTEL, _AMD = "vmx", "svm"
@@ -110,7 +110,7 @@ def vgpu_driver(host: Newcomer) -> Iterator[Finding]:
 def fabric_manager(host: Newcomer) -> Iterator[Finding]:
     """GPUs are of boards with NVSwitches, and Fabric Manager or its SDK is missing."""
     declared = host.layout.fabric if host.layout else None
-    boards = {board.name for card in _nvidia(host) if (board := _board_of(card)) and is_nvswitch_board(board)}
+    boards = {board.name for card in _nvidia(host) if (board := _board_of(card)) and board_has_nvswitch(board)}
     if not boards or (declared is None and not any(card.driver == "nvidia" for card in _nvidia(host))):
         return
     has_manager = "nv-fabricmanager" in host.there.programs

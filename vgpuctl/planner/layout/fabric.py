@@ -9,9 +9,10 @@ from vgpuctl.agent.wire.steps import RestartFabricManager, SetFabricMode, Step
 from vgpuctl.catalog.entries import Board
 from vgpuctl.model.layout import FabricMode, HostLayout
 from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle, Phase, PlannedStep
+from vgpuctl.sharing.fabric import has_nvswitch
 from vgpuctl.sharing.occupancy import describe_holders
 
-_NVIDIA, _VOLTA, _NVSWITCH, _SWITCH = "10de", "Volta", "nvswitch", "switch"
+_NVIDIA, _VOLTA = "10de", "Volta"
 _MISSING = "install Fabric Manager in the driver's version; `vgpuctl check-hosts --prepare` names the packages"
 
 
@@ -45,9 +46,12 @@ def plan_fabric(layout: HostLayout, facts: HostFacts) -> HostPlan:
         restart = RestartFabricManager()
         disrupts = "a restart of Fabric Manager interrupts the NVLinks of every GPU" if found.is_active else ""
         undo = (there, restart) if steps else ()
-        summary = "restart Fabric Manager, so that it reads its configuration"
+        what = "start" if found.is_active is False else "restart"
+        summary = f"{what} Fabric Manager, so that it reads its configuration"
         steps.append(PlannedStep(Phase.HOST, restart, summary, undo=undo, disrupts=disrupts))
-    users = _users(facts) if steps else []
+    # One that does not run loses nothing by a start with the mode that it had.
+    is_mere_start = len(steps) == 1 and found.is_active is False and not found.needs_restart
+    users = [] if not steps or is_mere_start else _users(facts)
     if users:
         reason = f"Fabric Manager cannot change its mode: {'; '.join(users)}"
         remedy = "move or stop the VMs, and deactivate their partitions"
@@ -124,20 +128,3 @@ def _board_of(gpu: Gpu) -> Board | None:
 def _is_volta(gpu: Gpu) -> bool:
     board = _board_of(gpu)
     return "V100" in (gpu.name or "") if board is None else board.architecture == _VOLTA
-
-
-def has_nvswitch(gpu: Gpu) -> bool:
-    """True if a GPU sits behind NVSwitches, by NVML or by its board's name."""
-    told, board = gpu.topology, _board_of(gpu)
-    if told is not None and told.fabric is not None:
-        return True
-    links = told.nvlinks if told is not None else None
-    kinds = {one.peer_kind for one in links or ()} - {None}
-    if kinds or links == ():  # of boards with four GPUs they lead from GPU to GPU
-        return _SWITCH in kinds
-    return board is not None and is_nvswitch_board(board)
-
-
-def is_nvswitch_board(board: Board) -> bool:
-    """True if the catalogue knows a board's NVLinks to lead to NVSwitches; HGX boards of four GPUs have none."""
-    return board.nvlink is not None and board.nvlink.topology.startswith(_NVSWITCH)

@@ -6,9 +6,13 @@ from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import HostError
+from vgpuctl.model.lease import Lease
 from vgpuctl.model.natural_order import natural
+from vgpuctl.model.vm import printed_name
+from vgpuctl.scheduler.calendar import Booking, leases_of
 from vgpuctl.scheduler.partition_states import PartitionView, view_fleet
 from vgpuctl.sharing.host_fabric import fabric_of
+from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.capacities import with_silence
 from vgpuctl.usecases.observed.observations import NEVER_OBSERVED, Observation, describe_age, observed_hosts
 from vgpuctl.usecases.observed.survey import Survey, survey
@@ -39,7 +43,7 @@ def list_partitions(services: Services, *, refresh: bool) -> tuple[Partitions, S
     """
     seen = survey(services, services.hosts(), refresh=refresh)
     with services.store.reading() as session:
-        leases = session.leases()
+        leases = [*session.leases(), *_reserved_now(session)]
         observed = observed_hosts(session)
         now = session.now()
     capacities = with_silence(seen.capacities, observed, seen.read)
@@ -53,6 +57,17 @@ def list_partitions(services: Services, *, refresh: bool) -> tuple[Partitions, S
     unread = {name: error for name in facts if (error := _unread(name, facts[name])) is not None}
     without = {name: _why_none(facts[name]) for name in facts.keys() - {one.host for one in views} - unread.keys()}
     return Partitions(listed, without), replace(seen, incomplete=tuple(sorted(unread.items())))
+
+
+def _reserved_now(session: Session) -> list[Lease]:
+    """What reservations keep from others at this moment; what their VMs have is leased to these."""
+    now = session.now()
+    return [
+        lease
+        for one in session.reservations()
+        if one.vm_uuid is None and one.overlaps(now, now + 1)
+        for lease in leases_of(Booking(printed_name(one.tenant, one.name), one.host, one.shares, one.begin, one.end))
+    ]
 
 
 def _unread(name: str, facts: HostFacts) -> HostError | None:

@@ -80,7 +80,8 @@ def show_gpu(services: Services, host: str, named: str) -> ShownGpu:
         (capacity,) = with_silence([capacity], observed_hosts(session), [host] if problem is None else ())
         gpu, observed = _find(session, capacity, named)
         capacity = replace(capacity, restrictions=tuple(session.restrictions()))
-        leases = [one for one in session.leases(host=host) if one.share.gpu == gpu.address]
+        every = session.leases(host=host)
+        leases = [one for one in every if one.share.gpu == gpu.address]
         health = last_health(session, host)
         shown = ShownGpu(
             host,
@@ -88,7 +89,7 @@ def show_gpu(services: Services, host: str, named: str) -> ShownGpu:
             board_name(gpu),
             describe_age(observed, session.now()),
             observed,
-            _map(capacity, gpu, leases, readings),
+            _map(capacity, gpu, every, readings),
             topology_of(capacity.facts.gpus, capacity.constraints),
             problem,
             None if health is None else tuple(conditions_of(health, host, gpu, capacity.restrictions)),
@@ -161,14 +162,15 @@ def _is(gpu: Gpu, wanted: str) -> bool:
 def _map(capacity: HostCapacity, gpu: Gpu, leases: Sequence[Lease], readings: HostReadings | None) -> GpuMap:
     is_gone = all(one.address != gpu.address for one in capacity.facts.gpus)
     drawn = replace(gpu, problems=(_GONE, *gpu.problems)) if is_gone else gpu
-    alone = replace(capacity, facts=replace(capacity.facts, gpus=(drawn,)))
+    others = [one for one in capacity.facts.gpus if one.address != gpu.address]
+    whole = replace(capacity, facts=replace(capacity.facts, gpus=(*others, drawn)))
     vgpus = () if readings is None else readings.vgpus
     instances = {
         (capacity.name, one.device): one.instance
         for one in vgpus
         if one.device is not None and one.instance is not None and one.gpu == gpu.address
     }
-    (found,) = map_gpus([alone], leases, instances=instances)
+    (found,) = [one for one in map_gpus([whole], leases, instances=instances) if one.gpu == gpu.address]
     return replace(found, board=board_name(gpu))
 
 

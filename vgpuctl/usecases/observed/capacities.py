@@ -8,7 +8,7 @@ every path.
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -108,6 +108,13 @@ def _declared(inventory: "Inventory | None", name: str) -> tuple[GpuLayout, ...]
     """The entries of the host's layout; none without an inventory. Raises InventoryError."""
     layout = None if inventory is None else inventory.layout(name)
     return () if layout is None else layout.gpus
+
+
+def change_facts(session: "Session", host: str, change: Callable[[HostFacts], HostFacts]) -> None:
+    """Change what is cached of a host by what was done there since; the rest stays as old as it is."""
+    known = session.facts(host)
+    if known is not None:
+        session.save_facts(host, change(known.facts), known.read_at)
 
 
 def open_to_its_own(capacity: HostCapacity) -> HostCapacity:

@@ -84,7 +84,8 @@ def release_held(services: Services, vm: Vm, held: Sequence[Reservation]) -> Non
         if one.name in {_name(why, vm) for why in _UNTIL_RELEASED}:
             with services.store.reading() as session:
                 live = session.leases(host=one.host)
-            release_strays(services, services.host(one.host), [left for left in one.shares if _is_left(left, live)])
+            left = [share for share in one.shares if _is_left(share, live)]
+            release_strays(services, services.host(one.host), left, vm.uuid)
         with services.store.transaction() as session:
             session.cancel_reservation(one)
 

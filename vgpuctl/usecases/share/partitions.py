@@ -5,7 +5,7 @@ A lease is the promise; which partition it means follows from its GPUs. It is ac
 deactivated once the guest's end is proven, and set again after Fabric Manager or its host came back without it.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import NamedTuple
 
 from vgpuctl.agent.wire.fabric import (
@@ -21,13 +21,18 @@ from vgpuctl.errors import NoCapacity, StateError, VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.vm import Vm
-from vgpuctl.sharing.fabric import partition_of
+from vgpuctl.sharing.fabric import may_have_partitions, partition_of, why_unknown, with_active, without_active
 from vgpuctl.sharing.partition_rules import check_partition, used_partition
+from vgpuctl.usecases.observed.capacities import change_facts
 from vgpuctl.usecases.observed.fences import is_host_fenced
+from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.running.operations import may_run
 from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.running.undo import Undo
 from vgpuctl.usecases.share.shares import take_steps
+
+_STARTS_WITHIN_S = 120.0
+"""A partition that was activated for a VM of another store is left alone for so long, until its QEMU has the GPUs."""
 
 
 def activation(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> tuple[Step, ...]:
@@ -36,31 +41,35 @@ def activation(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> tuple[Step,
     return () if used is None else (ActivatePartition(used),)
 
 
-def activate_partition(host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts, undoing: Undo) -> None:
+def activate_partition(
+    services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts, undoing: Undo
+) -> None:
     """Activate what the VM needs before its start; it stays active unless `undoing` rolls the start back.
+
+    facts: of the host as it was read just now.
 
     Raises AgentProblem when Fabric Manager does not answer or refuses: without it the guest's GPUs compute nothing.
     """
-    for step in activation(vm, leases, facts):
-        assert isinstance(step, ActivatePartition)
-        undo = [DeactivatePartition(step.used)]
-        undoing.push("partition", lambda: take_steps(host, undo))  # noqa: B023 - there is one
-        take_steps(host, [step])
+    used = used_partition((one.share for one in leases), facts, vm.uuid)
+    if used is not None:
+        undoing.push("partition", lambda: take_steps(host, [DeactivatePartition(used)]))
+        take_steps(host, [ActivatePartition(used)])
+        _note(services, host, lambda known: with_active(known, used))
 
 
-def deactivate_partitions(host: HostSession, shares: Iterable[Share], facts: HostFacts) -> None:
-    """Deactivate what vgpuctl activated for VMs that had these shares and have ended.
+def deactivate_partitions(host: HostSession, shares: Iterable[tuple[str, Share]], facts: HostFacts) -> None:
+    """Deactivate what vgpuctl activated for VMs that have ended. shares: theirs, each with the VM's UUID.
 
     facts: of the host as it was read since. A Fabric Manager that does not answer is not waited for: when it is back it
     is told the partitions of running VMs. Raises AgentProblem, also while a process has one of the GPUs.
     """
-    gpus = {one.gpu for one in shares}
+    gone = {(vm_uuid, one.gpu) for vm_uuid, one in shares}
     take_steps(
         host,
         [
             DeactivatePartition(UsedPartition(own, (), partition.vm))
             for partition, own in _active(facts)
-            if partition.vm is not None and not gpus.isdisjoint(own)
+            if partition.vm is not None and any((partition.vm, gpu) in gone for gpu in own)
         ],
     )
 
@@ -84,8 +93,15 @@ def end_partitions(services: Services, host: HostSession, leases: Sequence[Lease
     """
     with services.store.reading() as session:
         known = session.facts(host.name)
-    if leases and not services.goes_on and (known is None or known.facts.fabric_manager is not None):
-        deactivate_partitions(host, [one.share for one in leases], host.agent.facts())
+    if leases and not services.goes_on and (known is None or may_have_partitions(known.facts)):
+        deactivate_partitions(host, [(one.vm_uuid, one.share) for one in leases], host.agent.facts())
+        gone = {one.share.gpu for one in leases}
+        _note(services, host, lambda known: without_active(known, gone))
+
+
+def _note(services: Services, host: HostSession, change: Callable[[HostFacts], HostFacts]) -> None:
+    with services.store.transaction() as session:
+        change_facts(session, host.name, change)
 
 
 def refuse_other_gpus(services: Services, vm: Vm, shares: Iterable[Share]) -> None:
@@ -94,8 +110,8 @@ def refuse_other_gpus(services: Services, vm: Vm, shares: Iterable[Share]) -> No
         known = session.facts(vm.host)
     if known is not None and used_partition(shares, known.facts, vm.uuid) is not None:
         raise StateError(
-            f"the GPUs of {vm.printed_name} are one partition of the NVSwitch fabric of {vm.host}: one more or less"
-            " would be another",
+            f"{vm.printed_name} has its GPUs on the NVSwitch fabric of {vm.host} as one partition, from its start on:"
+            " one more or less would be another",
             hint=f"`vgpuctl resize-vm {vm.printed_name} --gpu …` chooses another and starts the VM with it",
         )
 
@@ -121,10 +137,13 @@ def find_unsettled(services: Services, host: str, facts: HostFacts, running: Col
     Those of VMs that a command works on are left alone, as are partitions that somebody else activated.
     """
     manager = facts.fabric_manager
+    if manager is None and why_unknown(facts) is not None:
+        raise StateError(f"{host}: nobody knows what Fabric Manager has active: {why_unknown(facts)}")
     if manager is None or (manager.partitions is None and manager.problem is None):
         return ()
     with services.store.reading() as session:
         busy = {one.subject for one in session.open_operations() if may_run(one)}
+        known = {vm.uuid for vm in session.vms()}
         vms = {vm.uuid: vm for vm in session.vms(host=host)}
         leases = session.leases(host=host)
     wanted = {
@@ -134,6 +153,8 @@ def find_unsettled(services: Services, host: str, facts: HostFacts, running: Col
     }
     if manager.partitions is None:
         why = f"Fabric Manager does not tell its partitions: {manager.problem}"
+        if manager.is_starting:
+            why = "Fabric Manager was restarted and waits to be told the partitions of running VMs, or still starts"
         return (Unsettled(host, why, RestorePartitions(tuple(wanted.values()))),)
     found = [
         Unsettled(
@@ -142,11 +163,14 @@ def find_unsettled(services: Services, host: str, facts: HostFacts, running: Col
         for uuid, used in wanted.items()
         if uuid not in busy and not _is_active(used, facts)
     ]
-    kept = {one.share.gpu for one in leases if one.vm_uuid in busy or one.vm_uuid in running}
+    kept = {one.share.gpu for one in leases if one.vm_uuid in busy or one.vm_uuid in wanted}
     for partition, gpus in _active(facts):
-        if partition.vm is not None and partition.vm not in running and kept.isdisjoint(gpus):
+        if partition.vm is not None and kept.isdisjoint(gpus):
             what = f"partition {partition.number} of the NVSwitch fabric is active, and no VM runs with it"
-            found.append(Unsettled(host, what, DeactivatePartition(UsedPartition(gpus, (), partition.vm))))
+            # The VM of another store may be starting just now.
+            age_s = 0.0 if partition.vm in known else _STARTS_WITHIN_S
+            step = DeactivatePartition(UsedPartition(gpus, (), partition.vm), partition.activated_at, age_s)
+            found.append(Unsettled(host, what, step))
     return tuple(found)
 
 
@@ -166,8 +190,8 @@ def settle(services: Services, host: HostSession, one: Unsettled) -> None:
                     one.subject,
                     one.found,
                     host=host.name,
-                    before={"partitions": change.before or ""},
-                    after={"partitions": change.after or ""},
+                    before={} if change.before is None else {"partitions": change.before},
+                    after={"partitions": change.after or "none"},
                 )
 
 
@@ -182,7 +206,7 @@ def repair_partitions(services: Services, only: Vm | None, *, dry_run: bool) -> 
     hosts = sorted(
         name
         for name, cached in known.items()
-        if cached.facts.fabric_manager is not None and name in listed and not is_host_fenced(services, name)
+        if may_have_partitions(cached.facts) and name in listed and not is_host_fenced(services, name)
     )
     rows: list[tuple[str, str, str, str]] = []
     for read in services.on_hosts(hosts, lambda name: _unsettled_on(services, name)):
@@ -199,6 +223,8 @@ def repair_partitions(services: Services, only: Vm | None, *, dry_run: bool) -> 
             except VgpuctlError as error:
                 outcome = f"failed: {error.message}" + (f"; {error.hint}" if error.hint else "")
             rows.append((one.subject, read.name, one.found, outcome))
+        if read.value and not dry_run:
+            read_facts(services, read.name)
     return rows
 
 

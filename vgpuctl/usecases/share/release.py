@@ -45,7 +45,7 @@ def release_shares(services: Services, host: HostSession, leases: Sequence[Lease
             session.set_lease_state(lease.id, LeaseState.RELEASING)
     quarantine_killed(services, host, leases)
     facts = host.agent.facts()
-    deactivate_partitions(host, [one.share for one in leases], facts)
+    deactivate_partitions(host, [(one.vm_uuid, one.share) for one in leases], facts)
     released: list[Released] = []
     try:
         for lease in leases:
@@ -69,20 +69,21 @@ def release_ended(services: Services, host: HostSession, leases: Sequence[Lease]
         _as_released(services, host, leases)
         return
     facts = host.agent.facts()
-    deactivate_partitions(host, [one.share for one in leases], facts)
+    deactivate_partitions(host, [(one.vm_uuid, one.share) for one in leases], facts)
     released = [replace(release_device(host, lease.share, facts), lease=lease) for lease in leases]
     prove(services, host, released, remember_facts(services, host))
 
 
-def release_strays(services: Services, host: HostSession, shares: Sequence[Share]) -> None:
+def release_strays(services: Services, host: HostSession, shares: Sequence[Share], vm_uuid: str = "") -> None:
     """Release devices that no lease is of, for the same proof and evidence. Raises the host's error.
 
-    Nobody may use them: the caller has looked. A dry run that goes on leaves them where they are.
+    Nobody may use them: the caller has looked. vm_uuid: whose they were, where that is known. A dry run that goes on
+    leaves them where they are.
     """
     if not shares or services.goes_on:
         return
     facts = host.agent.facts()
-    deactivate_partitions(host, shares, facts)
+    deactivate_partitions(host, [(vm_uuid, one) for one in shares], facts)
     released = [release_device(host, share, facts) for share in shares]
     prove(services, host, released, remember_facts(services, host))
 
@@ -103,7 +104,8 @@ def release_cards_of(services: Services, host: HostSession, domain: DomainFact) 
     facts = host.agent.facts()
     found = [shares_of_devices([device], facts) for device in sorted(named)]
     shares = [share for one in found if not isinstance(one, str) for share in one]
-    release_strays(services, host, [one for one in shares if kind_of(one.sharing).is_bound_by_libvirt])
+    bound = [one for one in shares if kind_of(one.sharing).is_bound_by_libvirt]
+    release_strays(services, host, bound, domain.uuid)
 
 
 def release_leases(session: Session, leases: Sequence[Lease]) -> None:

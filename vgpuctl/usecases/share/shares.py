@@ -123,7 +123,11 @@ def refuse_unsuitable(vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: 
     refuse_kept(leases, facts, rules)
     surprise = None if vm.is_adopted else check_partition((lease.share for lease in leases), facts)
     if surprise is not None:
-        raise _not_startable(leases[0], surprise)
+        raise StateError(
+            f"{vm.printed_name} cannot start with its GPUs of {rules.host}: {surprise}",
+            hint=f"`vgpuctl check-hosts -l {rules.host}` says what its fabric lacks; `vgpuctl stop-vm {vm.printed_name}"
+            " --hold release` lets the VM be placed anew",
+        )
     for lease in leases:
         refusal = refuse_terms(lease.share, facts, rules, terms_of(vm.as_known))
         if refusal is not None:

@@ -142,7 +142,7 @@ def build_vm(
         keep_off_pinned_cpus(services, host, facts)
     services.say(f"{vm.printed_name}: defined, starting")
     was_started = True
-    activate_partition(host, vm, leases, facts, undoing)
+    activate_partition(services, host, vm, leases, facts, undoing)
     start_domain(services, host, vm, leases)
     if any(one.kind is VolumeKind.ANSWERS for one in volumes):
         # At any later start, also by virsh, its installer asks before it writes.

@@ -360,7 +360,7 @@ def _reserve(
             leases = leases_of(one.vm, there)
             refuse_over_quota(session, member.request, leases)
             generations[there.host] = session.reserve(there.host, generations[there.host], leases)
-            session.add_vm(one.vm)
+            session.add_vm(_without_pin(one.vm))
             take_seat(session, one.vm, leases)
             if reserved is not None:
                 session.use_reservation(reserved, one.vm.uuid)
@@ -368,3 +368,9 @@ def _reserve(
             session.begin_operation(operation, one.vm.uuid, one.vm.printed_name, exclusive=True)
             taken.append(replace(one, leases=leases, attachments=attachments))
     return taken
+
+
+def _without_pin(vm: Vm) -> Vm:
+    """The VM as it is kept: the partition that it was to be created with binds no later placement."""
+    request = vm.request
+    return replace(vm, request=replace(request, constraints=replace(request.constraints, partition=None)))

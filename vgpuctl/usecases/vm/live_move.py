@@ -216,7 +216,7 @@ def _prepare(
     looked = _look(services, plan, moved, leases)
     leases, facts, attachments = looked.leases, looked.facts, looked.attachments
     build_shares(there, looked.steps, looked.undo, undoing)
-    activate_partition(there, moved, leases, facts, undoing)
+    activate_partition(services, there, moved, leases, facts, undoing)
     images = images_on(services, there, moved, remember=True)
     undoing.push("volumes", lambda: drop_copies(services, vm, [moved.host]))
     volumes, paths = make_volumes_there(services, here, there, plan.volumes, images.base)

@@ -291,7 +291,7 @@ def release_source(services: Services, moved: Vm, source: str, held: Reservation
         )
     guest.remove_domain(host, moved, keeps_state=True)
     if held is not None:
-        release_strays(services, host, held.shares)
+        release_strays(services, host, held.shares, moved.uuid)
     drop_copies(services, moved, [source])
     with services.store.transaction() as session:
         release_held_for(session, moved, HeldFor.MOVE_FROM)
@@ -312,7 +312,7 @@ def settle_live_move(services: Services, vm: Vm, held: Sequence[Reservation]) ->
         return _in_words(finish(services, moved, vm.host, leases, None))
     if not is_host_fenced(services, target):
         if reserved is not None:
-            release_strays(services, services.host(target), reserved.shares)
+            release_strays(services, services.host(target), reserved.shares, vm.uuid)
         drop_copies(services, vm, [target])
     found = f"it runs on {vm.host}"
     state = CarriedState()

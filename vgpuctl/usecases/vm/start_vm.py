@@ -245,16 +245,18 @@ def _start(
         services.say(f"{vm.printed_name}: libvirt no longer starts it with its host")
     keep_off_pinned_cpus(services, host, facts)
     services.say(f"{vm.printed_name}: starting")
-    was_started = _may_start(host, vm, leases, facts, undoing)
+    was_started = _may_start(services, host, vm, leases, facts, undoing)
     start_domain(services, host, vm, leases)
     findings = guest.prove_running(services, host, vm, leases, boot_id=facts.boot_id)
     _note_running(services, vm, leases, findings, has_started=True)
     return vm
 
 
-def _may_start(host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts, undoing: Undo) -> bool:
+def _may_start(
+    services: Services, host: HostSession, vm: Vm, leases: Sequence[Lease], facts: HostFacts, undoing: Undo
+) -> bool:
     """Activate the partition of the VM's GPUs, and have its guest ended by a rollback. Returns True."""
-    activate_partition(host, vm, leases, facts, undoing)
+    activate_partition(services, host, vm, leases, facts, undoing)
     state = host.hypervisor.state(vm.domain_name, uuid=vm.uuid)
     if state is None or not state.is_active():
         undoing.push("start", lambda: host.hypervisor.destroy(vm.domain_name, uuid=vm.uuid))

@@ -420,7 +420,7 @@ LAYOUT = Table(
         Field(
             "fabric.mode",
             Choice(FabricMode),
-            "Fabric Manager's mode: bare for the host or one VM with all GPUs, shared for whole GPUs, vgpu for vGPUs",
+            "Fabric Manager's mode: bare for the host itself, shared for VMs with whole GPUs, vgpu for VMs with vGPUs",
             is_required=True,
         ),
         Field("telemetry", TELEMETRY, "Readings that the host writes for node_exporter (docs/monitoring.md)"),

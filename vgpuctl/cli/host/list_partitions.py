@@ -37,13 +37,13 @@ _LISTING: "Listing[ListedPartition, WithFields[PartitionView, JsonSeen]]" = List
     columns=(
         Column("HOST", lambda one: one.partition.host),
         Column("PARTITION", lambda one: one.partition.number),
-        Column("GPUS", lambda one: len(one.partition.gpus), drops=2),
-        Column("MODULES", lambda one: ", ".join(str(gpu.module) for gpu in one.partition.gpus), drops=1),
+        Column("GPUS", lambda one: len(one.partition.gpus), drops=1),
+        Column("MODULES", lambda one: ", ".join(str(gpu.module) for gpu in one.partition.gpus)),
         Column(
             "STATE", lambda one: str(one.partition.state), colour=lambda one: _COLOURS.get(str(one.partition.state))
         ),
         Column("VM", lambda one: one.partition.vm),
-        Column("REASON", lambda one: one.partition.why, is_text=True),
+        Column("REASON", lambda one: one.partition.why, is_text=True, drops=2),
         Column("ADDRESSES", lambda one: tuple(gpu.address for gpu in one.partition.gpus), is_wide=True),
         Column("SEEN", lambda one: one.seen, key=lambda one: one.observation.at, unit=ColumnUnit.UTC, drops=3),
     ),

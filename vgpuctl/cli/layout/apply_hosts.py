@@ -48,7 +48,8 @@ _JSON: "JsonOutput[JsonApplied]" = JsonOutput()
 @click.option(
     "--disrupt",
     is_flag=True,
-    help="Stop VMs that block a change, release their shares, start them again after it; restart Fabric Manager.",
+    help="Stop VMs that block a change, release their shares, start them again after it; restart Fabric Manager where"
+    " no VM has its GPUs.",
 )
 @click.option("--reset", is_flag=True, help="Reset GPUs to activate a pending MIG mode.")
 @click.option("--undo", is_flag=True, help="Roll back the changes on a host where a step fails.")

@@ -78,7 +78,8 @@ def _unread(name: str, facts: HostFacts) -> HostError | None:
     if why is None:
         return None
     hint = (
-        f"then `vgpuctl list-partitions --refresh -l {name}`; `vgpuctl repair` tells one that came back what is active"
+        f"have it run, then `vgpuctl list-partitions --refresh -l {name}`; `vgpuctl repair` tells one that came back"
+        " what is active"
     )
     return HostError(f"{name}: {why}", hint=hint)
 

@@ -15,6 +15,7 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
     """Run it: (exit status, stdout, stderr)."""
     words = [word for word in arguments if not word.startswith("-")]
     verb, names = (words[0], words[1:]) if words else ("list-units", [])
+    names = [name if "." in name else f"{name}.service" for name in names]
     if verb == "list-units":
         state = machine.state()
         lines = [

@@ -42,7 +42,7 @@ _NEEDED = {
     "list-gpus": ("HOST", "GPU", "BOARD", "FREE", "HEALTH", "CLOSED"),
     "list-vms": ("TENANT", "VM", "STATE", "HOST", "GPU SHARES"),
     "list-hosts": ("HOST", "STATE", "CLOSED"),
-    "list-partitions": ("HOST", "PARTITION", "STATE", "VM", "REASON"),
+    "list-partitions": ("HOST", "PARTITION", "MODULES", "STATE", "VM"),
 }
 """What an operator needs in order to act, and is never left out."""
 

@@ -13,7 +13,7 @@ from vgpuctl.agent.facts import fabric_notes
 from vgpuctl.agent.wire.fabric import ActivatePartition, DeactivatePartition, RestorePartitions, UsedPartition
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import SetVfProfile
-from vgpuctl.agent.wire.steps import BindDriver
+from vgpuctl.agent.wire.steps import BindDriver, RestartFabricManager
 from vgpuctl_lab.simulated.machine import faults
 from vgpuctl_lab.simulated.machine.domains import HostDevice, end, start
 
@@ -253,3 +253,13 @@ def test_a_partition_of_gpus_that_its_vm_does_not_have_is_not_restored(tmp_path:
     run_vm(simulated, single)
     assert simulated.refused(RestorePartitions((used(simulated, 1, 3),))).code == ProblemCode.HOLDERS_UNKNOWN
     assert active(simulated) == {7: VM}
+
+
+def test_one_that_died_is_started_under_vms_and_told_their_partitions(tmp_path: Path) -> None:
+    simulated = machine(tmp_path)
+    pair = used(simulated, 1, 3)
+    simulated.done(ActivatePartition(pair))
+    run_vm(simulated, pair)
+    begin(simulated, "fabric-dead")
+    assert simulated.done(RestartFabricManager())
+    assert active(simulated) == {3: VM}

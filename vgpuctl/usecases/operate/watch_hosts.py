@@ -371,11 +371,11 @@ class _HostWatch:
     def _settle_partitions(self, facts: HostFacts, domains: Mapping[str, NamedState]) -> None:
         """Have the partitions active that running VMs need. A restarted Fabric Manager waits 60 s to be told them."""
         running = [uuid for uuid, one in domains.items() if one.state.is_active()]
-        for one in find_unsettled(self._services, self._name, facts, running):
-            try:
+        try:
+            for one in find_unsettled(self._services, self._name, facts, running):
                 settle(self._services, self._open(), one)
-            except VgpuctlError as error:
-                self._tell("the partitions of its NVSwitch fabric could not be set", error)
+        except VgpuctlError as error:
+            self._tell("the partitions of its NVSwitch fabric could not be set", error)
 
     def _tell(self, what: str, error: VgpuctlError) -> None:
         """Report a mistake, once until it is another."""

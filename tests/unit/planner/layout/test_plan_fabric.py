@@ -62,6 +62,7 @@ def test_a_mode_is_written_and_then_read_which_needs_leave_and_has_its_way_back(
         (SHARED, hgx(mode=1, needs_restart=True), (RESTART,), ["fabric-manager"]),
         (SHARED, hgx(mode=1, needs_restart=None), (), []),
         (SHARED, hgx(mode=1, is_active=False), (RESTART,), ["fabric-manager"]),
+        (SHARED, held(hgx(mode=1, is_active=False)), (RESTART,), ["fabric-manager"]),  # nothing is lost by a start
         (SHARED, hgx(needs_restart=True), (WRITE, RESTART), ["fabric-mode", "fabric-manager"]),
         (SHARED, replace(hgx(is_active=None), services=None), (WRITE,), ["fabric-mode"]),
         (HostLayout(fabric=FabricLayout(FabricMode.BARE)), hgx(mode=2), (BACK, RESTART), ["fabric-mode"]),

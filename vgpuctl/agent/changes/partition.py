@@ -7,7 +7,7 @@ A partition is named by its GPUs: which number it has, and which GPU is which, i
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from vgpuctl.agent.fabric_manager import FabricManager
-from vgpuctl.agent.facts import fabric_notes, mdev, pci, sriov
+from vgpuctl.agent.facts import capabilities, fabric_notes, mdev, pci, sriov
 from vgpuctl.agent.facts.fabric_notes import NotedPartition
 from vgpuctl.agent.facts.holders import OpenNodes, require_unheld
 from vgpuctl.agent.host import Host
@@ -222,11 +222,15 @@ def list_all(host: Host, manager: FabricManager) -> Tuple[FabricPartition, ...]:
 def _held_partitions(host: Host) -> List[int]:
     """Return the partitions whose GPUs one VM has each, whoever activated them, by the processes that have the GPUs.
 
-    Of a GPU that several VMs share, none has it in a partition.
+    Of a GPU that several VMs share, or that has MIG instances, none has it in a partition. Raises Problem where
+    processes are hidden: a VM that is left out loses its partition.
     """
     nodes, modules = OpenNodes(host), fabric_notes.read_modules(host)
+    require_unheld(nodes, "the GPUs of the fabric", ())
     gpus_of: Dict[Optional[str], Set[int]] = {}
     for address, module in modules.items():
+        if capabilities.read_instances(host, address):
+            continue
         vms = {one.vm_uuid for one in _holders(host, nodes, (address,))}
         if len(vms) == 1:
             gpus_of.setdefault(vms.pop(), set()).add(module)

@@ -61,9 +61,13 @@ def test_a_partition_is_active_while_its_vm_runs(
         assert peers["verdict"] == "not-looked-at" and "`guest_probe: true`" in peers["why"]
         kept = operator.json("show-vm", "web", *ACME)["promises"]
         assert peers in [one["finding"] for one in kept]
+    shown = operator.json("show-vm", "web", *ACME)["partition"]
+    assert (shown["number"], shown["is_active"]) == (number, True)
     for hold in ("keep", "release"):
         operator.does("stop-vm", "web", *ACME, *FORCED, "--hold", hold)
         assert active(fleet, host) == []
+        shown = operator.json("show-vm", "web", *ACME)["partition"]
+        assert (shown and (shown["number"], shown["is_active"])) == ((number, False) if hold == "keep" else None)
         operator.does("start-vm", "web", *ACME)
         assert active(fleet, host) == [number]
     operator.does("restart-vm", "web", *ACME, *FORCED)

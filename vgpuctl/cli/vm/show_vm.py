@@ -14,6 +14,7 @@ from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import print_document, print_line, say
 
 if TYPE_CHECKING:
+    from vgpuctl.agent.wire.fabric import FabricPartition
     from vgpuctl.cli.lists.event_output import JsonEvent
     from vgpuctl.model.lease import Lease
     from vgpuctl.model.vm import Vm, VmRequest
@@ -143,6 +144,8 @@ def _print(shown: "ShownVm", *, now: float, with_xml: bool) -> None:
     if shown.preemption is not None:
         print_line(f"preempt   {shown.preemption}")
     _print_shares(shown)
+    if shown.partition is not None:
+        print_line(f"fabric    {_partition(shown.partition)} when {vm.host} was last read")
     for one in shown.interfaces:
         print_line(_interface(one))
     if shown.licence is not None or any(shown.licence_states):
@@ -240,6 +243,12 @@ def _print_shares(shown: "ShownVm") -> None:
             print_line(f"          held by {held}")
         if closed is not None:
             print_line(f"          closed: {closed}")
+
+
+def _partition(partition: "FabricPartition") -> str:
+    modules = ", ".join(map(str, sorted(partition.modules)))
+    state = "active" if partition.is_active else "not active"
+    return f"partition {partition.number} of modules {modules}, {state}"
 
 
 def _way_back(shown: "ShownVm", lease: "Lease", reason: str | None) -> str:

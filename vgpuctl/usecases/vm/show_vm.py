@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+from vgpuctl.agent.wire.fabric import FabricPartition
 from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.measures import VGPU
 from vgpuctl.agent.wire.problem_codes import ProblemCode
@@ -16,11 +17,13 @@ from vgpuctl.model.licence import LicenceSeat
 from vgpuctl.model.promise import LastFinding
 from vgpuctl.model.vm import RestartPolicy, Vm, VmState
 from vgpuctl.planner.plan import check_kept, params_of
+from vgpuctl.sharing.fabric import partition_of
 from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of, params_found
 from vgpuctl.sharing.measured import join_leases
 from vgpuctl.sharing.occupancy import gpu_at
+from vgpuctl.sharing.partition_rules import used_partition
 from vgpuctl.sharing.share_on_host import holders_of, is_lost, missing_card
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.measured.last_hour import LastHour, read_last_hour
@@ -79,6 +82,7 @@ class ShownVm:
     vgpu_params: of each lease, the parameters of its vGPU as last read; None without any. licence: its seat, also one
     that is still to come back. licence_states: of each lease, by the host's NVML now; empty when the host could not be
     asked.
+    partition: of its GPUs on the NVSwitch fabric, as its host was last read; None where it needs none or none is known.
     node_pool, cluster: of a node. created_at: seconds since the epoch, UTC. events: its last ones, the oldest first.
     """
 
@@ -103,6 +107,7 @@ class ShownVm:
     promises: tuple[LastFinding, ...] = ()
     interfaces: tuple[ShownInterface, ...] = ()
     vgpu_params: tuple[str | None, ...] = ()
+    partition: FabricPartition | None = None
     node_pool: str | None = None
     cluster: str | None = None
     created_at: float | None = None
@@ -143,7 +148,7 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
         )
     facts = None if known is None else known.facts
     shown = replace(shown, closed=_closed(services, leases, facts), vgpu_params=_params(services, vm, leases, facts))
-    shown = replace(shown, interfaces=shown_interfaces(services, vm))
+    shown = replace(shown, partition=_partition(vm, leases, facts), interfaces=shown_interfaces(services, vm))
     return replace(shown, last_hour=_last_hour(services, vm, leases)) if leases else shown
 
 
@@ -194,6 +199,11 @@ def _params(services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFact
     return tuple(
         None if gpu is None else params_found(lease.share, gpu) for lease, gpu in zip(leases, gpus, strict=True)
     )
+
+
+def _partition(vm: Vm, leases: Sequence[Lease], facts: HostFacts | None) -> FabricPartition | None:
+    used = None if facts is None else used_partition((one.share for one in leases), facts, vm.uuid)
+    return None if used is None or facts is None else partition_of(used.gpus, facts)
 
 
 def _last_restart(session: Session, vm: Vm, seen: Observation) -> LastRestart | None:

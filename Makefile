@@ -26,7 +26,7 @@ clean-tutorial: ## Take the tutorial's hosts and files away
 clean-demo: ## Take the demo's VMs, host and files away
 	@bash scripts/clean-demo
 
-test: ## Run all tests but the long ones, as CI does; needs root or sudo (19 minutes)
+test: ## Run all tests but the long ones, as CI does; needs root or sudo (24 minutes)
 	@bash scripts/setup test
 	@bash scripts/test
 

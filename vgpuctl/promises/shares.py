@@ -15,7 +15,7 @@ from vgpuctl.model.units import MIB
 from vgpuctl.model.vgpu_params import params_text, show_vgpu_param, split_params
 from vgpuctl.promises.answer import RowAnswer, RowAnswers, not_looked
 from vgpuctl.promises.witnessed import NO_CONSENT, InsideGpu, NotLookedAt, Promised, SeenInside, Witnessed
-from vgpuctl.sharing.fabric import partition_of, why_unknown
+from vgpuctl.sharing.fabric import partition_of, why_untold
 from vgpuctl.sharing.kinds import existing_vgpus, takes_card, takes_function
 from vgpuctl.sharing.measured import MeasuredShare
 from vgpuctl.sharing.occupancy import gpu_at, vf_at
@@ -120,14 +120,11 @@ def partition(promised: Promised, seen: Witnessed) -> RowAnswers:
     if isinstance(facts, NotLookedAt):
         return
     used = used_partition((one.share for one in promised.leases), facts, promised.vm.uuid)
-    manager, unknown = facts.fabric_manager, why_unknown(facts)
     if used is None:
         return
-    if manager is None or unknown is not None:
-        yield not_looked("", wanted, f"Fabric Manager: {unknown}")
-        return
-    if manager.partitions is None and manager.problem is not None:
-        yield not_looked("", wanted, manager.problem)
+    untold = why_untold(facts)
+    if untold is not None:
+        yield not_looked("", wanted, untold)
         return
     found = partition_of(used.gpus, facts)
     told = "no partition of its GPUs" if found is None else "active" if found.is_active else "not active"

@@ -61,6 +61,14 @@ def why_unknown(facts: HostFacts) -> str | None:
     return None
 
 
+def why_untold(facts: HostFacts) -> str | None:
+    """Why nobody knows which partitions of a host are active; None where Fabric Manager told them, or has none."""
+    unknown, manager = why_unknown(facts), facts.fabric_manager
+    if unknown is not None:
+        return f"Fabric Manager: {unknown}"
+    return manager.problem if manager is not None and manager.partitions is None else None
+
+
 def _leads_to_switches(gpu: Gpu) -> bool:
     links = None if gpu.topology is None else gpu.topology.nvlinks
     return any(one.peer_kind == "switch" for one in links or ())

@@ -129,8 +129,12 @@ def test_without_fabric_manager_no_vm_starts_and_its_rows_are_not_looked_at(
     create(operator, "web", "passthrough:H100*2", "--host", SHARED)
     lab.faults.begin(SHARED, "fabric-dead", folder=fleet)
     rows = json.loads(operator.run("check-vm", "web", *ACME, "--json").out)["findings"]
-    assert [one["verdict"] for one in rows if one["row"] == "partition"] == ["not-looked-at"]
+    (row,) = [one for one in rows if one["row"] == "partition"]
+    assert row["verdict"] == "not-looked-at"
     operator.does("list-gpus", "--refresh", "--limit", SHARED)
+    shown = operator.json("show-vm", "web", *ACME)
+    assert (shown["partition"], shown["partition_problem"]) == (None, row["why"])
+    assert f"fabric    its partition is not known: {row['why']}" in operator.does("show-vm", "web", *ACME).out
     refused = operator.is_refused("create-vm", "db", *ACME, *SIZE, "--gpu", "passthrough", "--host", SHARED)
     assert "Fabric Manager tells no partitions" in str(refused)
     lab.faults.clear(SHARED, folder=fleet)

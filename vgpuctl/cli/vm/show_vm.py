@@ -146,6 +146,8 @@ def _print(shown: "ShownVm", *, now: float, with_xml: bool) -> None:
     _print_shares(shown)
     if shown.partition is not None:
         print_line(f"fabric    {_partition(shown.partition)} when {vm.host} was last read")
+    elif shown.partition_problem is not None:
+        print_line(f"fabric    its partition is not known: {shown.partition_problem}")
     for one in shown.interfaces:
         print_line(_interface(one))
     if shown.licence is not None or any(shown.licence_states):

@@ -17,7 +17,7 @@ from vgpuctl.model.licence import LicenceSeat
 from vgpuctl.model.promise import LastFinding
 from vgpuctl.model.vm import RestartPolicy, Vm, VmState
 from vgpuctl.planner.plan import check_kept, params_of
-from vgpuctl.sharing.fabric import partition_of
+from vgpuctl.sharing.fabric import partition_of, why_untold
 from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of, params_found
@@ -83,6 +83,7 @@ class ShownVm:
     that is still to come back. licence_states: of each lease, by the host's NVML now; empty when the host could not be
     asked.
     partition: of its GPUs on the NVSwitch fabric, as its host was last read; None where it needs none or none is known.
+    partition_problem: why it needs one and none is known.
     node_pool, cluster: of a node. created_at: seconds since the epoch, UTC. events: its last ones, the oldest first.
     """
 
@@ -108,6 +109,7 @@ class ShownVm:
     interfaces: tuple[ShownInterface, ...] = ()
     vgpu_params: tuple[str | None, ...] = ()
     partition: FabricPartition | None = None
+    partition_problem: str | None = None
     node_pool: str | None = None
     cluster: str | None = None
     created_at: float | None = None
@@ -148,7 +150,7 @@ def show_vm(services: Services, vm: Vm, leases: Sequence[Lease]) -> ShownVm:
         )
     facts = None if known is None else known.facts
     shown = replace(shown, closed=_closed(services, leases, facts), vgpu_params=_params(services, vm, leases, facts))
-    shown = replace(shown, partition=_partition(vm, leases, facts), interfaces=shown_interfaces(services, vm))
+    shown = replace(_with_partition(shown, facts), interfaces=shown_interfaces(services, vm))
     return replace(shown, last_hour=_last_hour(services, vm, leases)) if leases else shown
 
 
@@ -201,9 +203,13 @@ def _params(services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFact
     )
 
 
-def _partition(vm: Vm, leases: Sequence[Lease], facts: HostFacts | None) -> FabricPartition | None:
-    used = None if facts is None else used_partition((one.share for one in leases), facts, vm.uuid)
-    return None if used is None or facts is None else partition_of(used.gpus, facts)
+def _with_partition(shown: ShownVm, facts: HostFacts | None) -> ShownVm:
+    used = None if facts is None else used_partition((one.share for one in shown.leases), facts, shown.vm.uuid)
+    if facts is None or used is None:
+        return shown
+    found = partition_of(used.gpus, facts)
+    problem = (why_untold(facts) or "Fabric Manager lists none of exactly its GPUs") if found is None else None
+    return replace(shown, partition=found, partition_problem=problem)
 
 
 def _last_restart(session: Session, vm: Vm, seen: Observation) -> LastRestart | None:

@@ -12,6 +12,9 @@ from vgpuctl import catalog
 from vgpuctl.agent.wire.fabric import FabricPartition, UsedPartition
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 
+NO_CONFIGURATION = "has no configuration, or is not installed"
+"""What the agent knows of a Fabric Manager that it tells nothing of: it looks for its configuration alone."""
+
 _PENDING = "it was started before its configuration was written, so that its FABRIC_MODE may be another"
 
 
@@ -57,7 +60,7 @@ def why_unknown(facts: HostFacts) -> str | None:
     if unread is not None:
         return f"it was not read: {unread}"
     if facts.fabric_manager is None and any(map(_leads_to_switches, facts.gpus)):
-        return "it has no configuration, or is not installed"
+        return f"it {NO_CONFIGURATION}"
     return None
 
 

@@ -10,6 +10,7 @@ from vgpuctl.agent.wire.facts import Gpu, GpuTopology, HostFacts, NumaNode, NvLi
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput, WithFields
 from vgpuctl.cli.shown.output import print_line
+from vgpuctl.sharing.fabric import NO_CONFIGURATION
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.sharing.topology import CellPart, HostTopology, Nearness
 
@@ -123,7 +124,7 @@ def _fabric(facts: HostFacts, fabric: "HostFabric | None") -> list[str]:
     switches = f"{len(fabric.switches)} NVSwitches" if fabric.switches else "NVSwitch"
     lines = [f"{switches} of NVLink {fabric.nvlink_generation or 'of unknown generation'}"]
     if manager is None:
-        return [*lines, "Fabric Manager is not installed"]
+        return [*lines, f"Fabric Manager {NO_CONFIGURATION}"]
     mode = "not set" if manager.mode is None else f"{manager.mode} ({fabric.mode or 'not known'})"
     state = f"Fabric Manager is {fabric.manager or 'installed'}"
     lines[0] += f", FABRIC_MODE {mode}"

@@ -11,7 +11,7 @@ from vgpuctl.model.layout import LayoutKind
 from vgpuctl.planner.doctor.examined import Examined
 from vgpuctl.planner.doctor.finding import Finding, Severity
 from vgpuctl.planner.doctor.host_checks import HOST
-from vgpuctl.sharing.fabric import has_nvswitch
+from vgpuctl.sharing.fabric import NO_CONFIGURATION, has_nvswitch
 from vgpuctl.sharing.host_fabric import fabric_of
 
 _VGPU_MODE = 2
@@ -56,8 +56,10 @@ def _of_manager(seen: Examined) -> Iterator[tuple[str, str]]:
     """What is wrong with Fabric Manager, and how to fix it."""
     found, unit, driver = seen.facts.fabric_manager, seen.unit(UNIT), seen.facts.nvidia_driver
     packages = fabric_manager_packages(family_of(seen.facts.distribution), driver)
-    if found is None or (unit is not None and unit.load == "not-found"):
-        yield "Fabric Manager is not installed, and GPUs sit behind NVSwitches", packages
+    is_missing = unit is not None and unit.load == "not-found"
+    if found is None or is_missing:
+        state = "is not installed" if is_missing else NO_CONFIGURATION
+        yield f"Fabric Manager {state}, and GPUs sit behind NVSwitches", packages
         return
     version = seen.diagnostics.fabric_version
     is_other = version is not None and driver is not None and version != driver

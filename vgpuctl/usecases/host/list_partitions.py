@@ -11,6 +11,7 @@ from vgpuctl.model.natural_order import natural
 from vgpuctl.model.vm import printed_name
 from vgpuctl.scheduler.calendar import Booking, leases_of
 from vgpuctl.scheduler.partition_states import PartitionView, view_fleet
+from vgpuctl.sharing.fabric import NO_CONFIGURATION
 from vgpuctl.sharing.host_fabric import fabric_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.capacities import with_silence
@@ -89,6 +90,6 @@ def _why_none(facts: HostFacts) -> str:
     if fabric is None:
         return "no NVSwitch"
     if facts.fabric_manager is None:
-        return "Fabric Manager is not installed"
+        return f"Fabric Manager {NO_CONFIGURATION}"
     mode = facts.fabric_manager.mode
     return "no FABRIC_MODE" if mode is None else f"FABRIC_MODE {mode} ({fabric.mode or 'not known'}) has no partitions"

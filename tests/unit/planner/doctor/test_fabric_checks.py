@@ -65,19 +65,27 @@ def without_manager(*distribution: str) -> Examined:
         (hgx(unit=("loaded", "failed")), f"{FABRIC_UNIT} is failed", f"systemctl start {FABRIC_UNIT}"),
         (hgx(problem="it is still starting (code -8); try again"), "it is still starting (code -8)", "try again"),
         (hgx(needs_restart=True, problem="it does not do this; no"), "restart is pending", "apply-hosts --disrupt"),
-        (hgx(unit=("not-found", "inactive")), "not installed", "nvidia-fabricmanager-570 nvidia-fabricmanager-dev-570"),
-        (without_manager("debian"), "not installed", "nvidia-fabricmanager-570 nvidia-fabricmanager-dev-570"),
+        (
+            hgx(unit=("not-found", "inactive")),
+            "is not installed,",
+            "nvidia-fabricmanager-570 nvidia-fabricmanager-dev-570",
+        ),
+        (
+            without_manager("debian"),
+            "has no configuration, or is not installed",
+            "nvidia-fabricmanager-570 nvidia-fabricmanager-dev-570",
+        ),
         (
             without_manager("rocky", "rhel"),
-            "not installed",
+            "has no configuration, or is not installed",
             "dnf install -y nvidia-fabric-manager-570.133.20 nvidia-fabric-manager-devel-570.133.20",
         ),
         (
             without_manager("sles", "suse"),
-            "not installed",
+            "has no configuration, or is not installed",
             "zypper --non-interactive install nvidia-fabric-manager-570",
         ),
-        (without_manager("void"), "not installed", "nvidia-fabricmanager-dev-570"),
+        (without_manager("void"), "has no configuration, or is not installed", "nvidia-fabricmanager-dev-570"),
     ],
 )
 def test_one_thing_is_told_of_fabric_manager(host: Examined, read: str | None, fix: str | None) -> None:

@@ -6,6 +6,7 @@ import io
 import os
 import sys
 import threading
+from collections.abc import Iterator
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -174,11 +175,20 @@ def test_each_call_of_the_log_has_its_words_on_a_terminal() -> None:
     assert len(fields) > 8
 
 
-def test_a_silent_command_says_on_a_terminal_what_it_waits_for_and_erases_it(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def shown() -> Iterator[progress.SilenceLine]:
+    """A line whose thread has ended when the test has, however that ended."""
+    made = progress.SilenceLine()
+    yield made
+    made.stop()
+
+
+def test_a_silent_command_says_on_a_terminal_what_it_waits_for_and_erases_it(
+    shown: progress.SilenceLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     terminal = _on_terminal(monkeypatch)
     monkeypatch.setattr(progress, "_SILENCE_S", 0)
     monkeypatch.setattr(progress, "_LOOK_S", 0.001)
-    shown = progress.SilenceLine()
     shown.start()
     with timed("libvirt-open", host="gpu1"):
         while "waiting for libvirt on gpu1" not in terminal.getvalue():
@@ -188,7 +198,9 @@ def test_a_silent_command_says_on_a_terminal_what_it_waits_for_and_erases_it(mon
 
 
 @pytest.mark.parametrize("why", ["not a terminal", "quiet", "told to stop", "in the background"])
-def test_nothing_is_shown_elsewhere_nor_for_who_runs_until_told(why: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_shown_elsewhere_nor_for_who_runs_until_told(
+    why: str, shown: progress.SilenceLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     terminal = _on_terminal(monkeypatch)
     looked = threading.Event()
     monkeypatch.setattr(progress, "_SILENCE_S", 0)
@@ -206,7 +218,6 @@ def test_nothing_is_shown_elsewhere_nor_for_who_runs_until_told(why: str, monkey
     if why == "in the background":
         monkeypatch.setattr(terminal, "fileno", lambda: 2)
         monkeypatch.setattr("os.tcgetpgrp", lambda _fd: os.getpgrp() + 1)
-    shown = progress.SilenceLine()
     shown.start()
     is_looking = any(one.name == "silence" for one in threading.enumerate())
     assert looked.wait(30 if why == "in the background" else 0.01) == (why == "in the background")

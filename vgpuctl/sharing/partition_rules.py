@@ -4,12 +4,12 @@
 from collections.abc import Iterable
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.fabric import UsedPartition
+from vgpuctl.agent.wire.fabric import FabricPartition, UsedPartition
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.layout import FabricMode
 from vgpuctl.model.lease import Share
 from vgpuctl.sharing.codes import Code
-from vgpuctl.sharing.fabric import OnFabric, on_fabric, partition_of, why_unknown
+from vgpuctl.sharing.fabric import OnFabric, on_fabric, partition_of, why_unknown, why_untold
 from vgpuctl.sharing.gpu_state import GpuState, max_instances_of
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of, takes_card
@@ -32,6 +32,20 @@ def used_partition(shares: Iterable[Share], facts: HostFacts, vm_uuid: str) -> U
         return None
     vfs = tuple(one.function for one in needing if one.function != one.gpu)
     return UsedPartition(tuple(one.gpu for one in needing), vfs, vm_uuid)
+
+
+def told_partition(shares: Iterable[Share], facts: HostFacts | None) -> tuple[FabricPartition | None, str | None]:
+    """The partition that the shares of one VM are, as Fabric Manager lists it, and why none is known.
+
+    Both are None where they need none, or nothing is known of the host.
+    """
+    used = None if facts is None else used_partition(shares, facts, "")
+    if facts is None or used is None:
+        return None, None
+    found = partition_of(used.gpus, facts)
+    if found is None:
+        return None, why_untold(facts) or "Fabric Manager lists none of exactly its GPUs"
+    return found, None
 
 
 def _has_none(facts: HostFacts) -> bool:

@@ -59,6 +59,7 @@ def test_a_mode_is_written_and_read_with_leave_and_the_second_run_does_nothing(l
     assert "only with --disrupt: a restart of Fabric Manager interrupts the NVLinks of every GPU" in shown
     assert config_of(layouts).read_text() == before
 
+    assert "the NVLinks of every GPU" in layouts.operator.run("plan-hosts").out
     refused = ran(layouts, 4)
     assert [(one["outcome"], one["hint"]) for one in refused["lines"]] == [
         ("changed", None),

@@ -248,6 +248,38 @@ def test_links_that_failed_since_the_host_was_read_keep_a_vm_from_their_partitio
     assert refused.code and "lost NVLinks: module 1 (0000:41:00.0)" in refused.err
 
 
+def test_commands_name_the_partition_of_gpus_before_and_after_they_are_given(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    pair = ("--gpu", "passthrough:H100*2", "--host", SHARED)
+    named = "partition 3 of modules 1, 3"
+    assert f"; {named} (policy " in operator.does("explain-vm", "web", *ACME, *SIZE, *pair).out
+    assert operator.json("explain-vm", "web", *ACME, *SIZE, *pair)[0]["partition_number"] == 3
+    wanted = ("create-vm", "web", *ACME, *SIZE, *pair)
+    assert f"; {named}\n" in operator.does(*wanted, "--dry-run").out
+    assert f"; {named}" in operator.does(*wanted).out
+    assert [(one["changed"], one["partition_number"]) for one in operator.json(*wanted)] == [(False, 3)]
+    alone = operator.json("create-vm", "db", *ACME, *SIZE, "--gpu", "none")
+    assert [one["partition_number"] for one in alone] == [None]
+
+
+def test_a_reservation_whose_partition_lost_links_is_refused_with_what_to_do(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    operator.does("reserve", "soon", *ACME, "--gpu", "passthrough:H100*2", "--from", "now", "--until", "2099-01-01")
+    try:
+        assert "partition 3 of modules 1, 3" in operator.does("show-reservation", "soon", *ACME).out
+        assert operator.json("show-reservation", "soon", *ACME)["partition"]["number"] == 3
+        lab.faults.begin(SHARED, "nvlink-failed", 2, folder=fleet)
+        refused = operator.run("create-vm", "web", *ACME, *SIZE, "--reservation", "soon")
+        assert refused.code and "have lost NVLinks: module 1 (0000:41:00.0)" in refused.err
+        assert "cancel the reservation and reserve anew" in refused.err
+        assert refused.err.count("placing again") == 1  # as its hosts were read before, it fitted
+        assert active(fleet, SHARED) == []
+    finally:
+        operator.does("cancel-reservation", "soon", *ACME, "--yes")
+
+
 HIDDEN = ("<features><kvm><hidden state='on'/></kvm></features>", "<cpu mode='host-passthrough'>{}</cpu>")
 NO_HYPERVISOR = HIDDEN[1].format("<feature policy='disable' name='hypervisor'/>")
 ADOPT = ("--vm", "hpc=acme/hpc")

@@ -14,7 +14,7 @@ from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
     from vgpuctl.cli.shown.layout_output import JsonWholePlan
-    from vgpuctl.planner.layout.result import Disturbed, Phase
+    from vgpuctl.planner.layout.result import Phase, PlannedStep
     from vgpuctl.usecases.layout.plan_hosts import PlannedHost
 
 
@@ -98,7 +98,6 @@ def _print_summary(planned: "Sequence[PlannedHost]", *, silent: int) -> None:
 
     silent: the number of hosts that could not be read.
     """
-    from vgpuctl.cli.shown.layout_output import disturbed_in_words
     from vgpuctl.planner.layout.result import Phase
 
     order = [*map(_kind_of, Phase), *_FURTHER]
@@ -106,14 +105,13 @@ def _print_summary(planned: "Sequence[PlannedHost]", *, silent: int) -> None:
     rows = []
     steps: Counter[str] = Counter()
     hosts: Counter[str] = Counter()
-    disturbed: dict[str, set[Disturbed]] = {}
+    steps_of: dict[str, list[PlannedStep]] = {}
     for one in differing:
         own = Counter([*(_kind_of(step.phase) for step in one.plan.steps), *(kind for kind, _ in _further(one))])
         steps += own
         hosts.update(own.keys())
         for step in one.plan.steps:
-            disturbed.setdefault(_kind_of(step.phase), set()).update(step.disturbs)
-        on_host = {each for step in one.plan.steps for each in step.disturbs}
+            steps_of.setdefault(_kind_of(step.phase), []).append(step)
         obstacles = Counter(obstacle.code for obstacle in one.plan.obstacles)
         in_the_way = ", ".join(f"{code} ({number})" if number > 1 else code for code, number in obstacles.items())
         rows.append(
@@ -121,7 +119,7 @@ def _print_summary(planned: "Sequence[PlannedHost]", *, silent: int) -> None:
                 one.host,
                 counted(len(one.differences), "difference"),
                 own.total(),
-                disturbed_in_words(on_host),
+                _disturbs(one.plan.steps),
                 in_the_way or None,
             )
         )
@@ -130,14 +128,14 @@ def _print_summary(planned: "Sequence[PlannedHost]", *, silent: int) -> None:
         print_line()
     if steps:
         kinds = sorted(steps, key=order.index)
-        by_kind = [(kind, steps[kind], hosts[kind], disturbed_in_words(disturbed.get(kind, ()))) for kind in kinds]
+        by_kind = [(kind, steps[kind], hosts[kind], _disturbs(steps_of.get(kind, ()))) for kind in kinds]
         print_table(("KIND OF STEP", "STEPS", "HOSTS", "DISTURBS"), by_kind, empty="")
         print_line()
     parts = [f"{len(planned) - len(differing)} as declared"]
     parts += [f"{len(differing)} with differences"] if differing else []
     parts += [f"{silent} not read"] if silent else []
     parts += [counted(steps.total(), "step")] if steps else []
-    everyone = disturbed_in_words({one for ones in disturbed.values() for one in ones})
+    everyone = _disturbs([one for ones in steps_of.values() for one in ones])
     print_line(
         f"{counted(len(planned) + silent, 'host')}: {', '.join(parts)}"
         + (f" that disturb {everyone}" if everyone else "")
@@ -145,6 +143,15 @@ def _print_summary(planned: "Sequence[PlannedHost]", *, silent: int) -> None:
     if rows:
         host = max(rows, key=lambda row: row[2])[0]
         say(f"each step of one host: `vgpuctl plan-hosts -l {host}`; of all: `--steps`")
+
+
+def _disturbs(steps: "Sequence[PlannedStep]") -> str | None:
+    """What steps disturb, in words; None when nothing."""
+    from vgpuctl.cli.shown.layout_output import disturbed_in_words
+
+    someone = disturbed_in_words({each for step in steps for each in step.disturbs})
+    links = "the NVLinks of every GPU" if any(step.disrupts for step in steps) else None
+    return ", ".join(filter(None, (someone, links))) or None
 
 
 def _print_plan(planned_host: "PlannedHost", *, diff: bool, with_undo: bool) -> None:

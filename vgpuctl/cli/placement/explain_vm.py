@@ -14,6 +14,7 @@ from vgpuctl.cli.placement.explain_measured import show_measured
 from vgpuctl.cli.shown.json_output import JsonFailure, JsonOutput, failures_json
 from vgpuctl.cli.shown.move_verdicts import JsonMoveCheck, move_check_json, show_move_check
 from vgpuctl.cli.shown.output import print_line, print_table, say
+from vgpuctl.cli.shown.partition_text import with_partition
 from vgpuctl.errors import UsageError
 from vgpuctl.model.plural import counted
 
@@ -45,7 +46,8 @@ class JsonExplainedVm(TypedDict):
     would admit it. victims: VMs that `create-vm --preempt` would preempt. failures: hosts that gave no answer. seen: by
     host, its last answer in words. loads: of GPUs, where the policy looks at them. predictions: throughput on each GPU
     that takes it; model_at: when the model was fitted. queued: null for a VM that does not wait in the queue.
-    not_looked_at: what only the host that gets the VM is asked for.
+    not_looked_at: what only the host that gets the VM is asked for. partition_number: of the one of an NVSwitch
+    fabric that it would have, null for none.
     """
 
     fits: bool
@@ -69,6 +71,7 @@ class JsonExplainedVm(TypedDict):
     model_problem: str | None
     queued: JsonQueued | None
     not_looked_at: Sequence[str]
+    partition_number: int | None
 
 
 _JSON: "JsonOutput[list[JsonExplainedVm | JsonMoveCheck]]" = JsonOutput()
@@ -160,6 +163,7 @@ def _object(explained: "ExplainedVm") -> JsonExplainedVm:
         "model_problem": explained.model_problem,
         "queued": _queued(explained.queued),
         "not_looked_at": explained.not_looked_at,
+        "partition_number": None if explained.partition is None else explained.partition.number,
     }
 
 
@@ -189,7 +193,8 @@ def _show(explained: Any, *, shows_all: bool) -> None:
         chosen = ", ".join(f"{one.profile} on {one.function}" for one in placement.shares)
         # The host has room, but the quota or licence refuses.
         word = "fits " if explained.fits else "room "
-        print_line(f"{word}   {placement.host}" + (f": {chosen}" if chosen else "") + f" (policy {explained.policy})")
+        chosen = f": {with_partition(chosen, explained.partition)}" if chosen else ""
+        print_line(f"{word}   {placement.host}{chosen} (policy {explained.policy})")
         print_line(f"seen    {placement.host}: {explained.seen[placement.host]}")
         if placement.numa is not None:
             print_line(f"NUMA    {placement.numa}" + (", on CPUs of their own" if placement.numa.is_pinned else ""))

@@ -11,6 +11,7 @@ from vgpuctl.cli.forms.stored_kind import StoredKind
 from vgpuctl.cli.lists.listing import Column, ColumnUnit, Listing
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.labelled import print_labelled
+from vgpuctl.cli.shown.partition_text import partition_text
 from vgpuctl.model.times import format_duration, format_time
 
 if TYPE_CHECKING:
@@ -126,6 +127,10 @@ def _print(shown: "ShownReservation") -> None:
     print_labelled(
         "held on", [f"{one.host}: {each.profile} ({each.sharing}) on {each.function}" for each in one.shares]
     )
+    if shown.partition is not None:
+        print_labelled("fabric", [partition_text(shown.partition)])
+    elif shown.partition_problem is not None:
+        print_labelled("fabric", [f"its partition is not known: {shown.partition_problem}"])
     begin, end = shown.window or (one.begin, one.end)
     print_labelled("from", [f"{format_time(begin)} UTC"])
     print_labelled("until", [f"{format_time(end)} UTC"])

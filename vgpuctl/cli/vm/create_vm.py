@@ -21,6 +21,7 @@ from vgpuctl.cli.options.preempt_options import (
 from vgpuctl.cli.options.vm_options import fields_given, read_requests, vm_flags
 from vgpuctl.cli.shown.json_output import JsonOutput, JsonStep
 from vgpuctl.cli.shown.output import choose, plain, print_document, print_line, print_table, say
+from vgpuctl.cli.shown.partition_text import with_partition
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import NO_GPU
 from vgpuctl.model.plural import counted
@@ -65,7 +66,7 @@ def print_plan(one: "CreatedVm", grace_s: int | None, *, with_steps: bool, with_
     size = f"{counted(request.vcpus, 'vCPU')}, {format_mib(request.memory_mib)}"
     shares = ", ".join(f"{lease.share.profile} on {lease.share.function}" for lease in one.leases)
     print_line(f"VM        {one.vm.printed_name}: {gpus}, {size}")
-    print_line(f"host      {one.vm.host}" + (f": {shares}" if shares else ""))
+    print_line(f"host      {one.vm.host}" + (f": {with_partition(shares, one.partition)}" if shares else ""))
     if one.why is not None:
         print_line(f"why       {_why(one.why, 'GPU' if request.gpus else 'host', one.vm.host, asked=request.host)}")
     victims = "; ".join(describe_victim(victim, grace_s) for victim in one.victims)
@@ -99,7 +100,8 @@ class JsonCreatedVm(TypedDict):
     """The answer for one VM: it is there, or queued. steps, undo, why, writes: of a dry run. entry: its queue entry.
 
     state: of a VM that existed, as it was last observed, null of others. victims: VMs that were preempted for it.
-    preemption: on what terms it may be preempted, null if it never is.
+    preemption: on what terms it may be preempted, null if it never is. partition_number: of the one of an NVSwitch
+    fabric that its GPUs are, null for none.
     """
 
     changed: bool
@@ -115,6 +117,7 @@ class JsonCreatedVm(TypedDict):
     why: "PlacementReason | None"
     writes: "Sequence[Write]"
     entry: "QueueEntry | None"
+    partition_number: int | None
 
 
 _JSON: "JsonOutput[list[JsonCreatedVm]]" = JsonOutput()
@@ -254,6 +257,7 @@ def _show(one: "CreatedVm", terms: "PreemptionTerms | None", *, dry_run: bool) -
         "why": one.why,
         "writes": one.writes,
         "entry": None,
+        "partition_number": None if one.partition is None else one.partition.number,
     }
 
 
@@ -272,6 +276,7 @@ def _show_queued(entry: "QueueEntry") -> JsonCreatedVm:
         "why": None,
         "writes": [],
         "entry": entry,
+        "partition_number": None,
     }
 
 
@@ -284,7 +289,9 @@ def _print_created(created: "Sequence[CreatedVm]") -> None:
                 one.vm.request.name,
                 one.state or one.vm.state,
                 one.vm.host,
-                ", ".join(f"{lease.share.profile} {lease.share.function}" for lease in one.leases),
+                with_partition(
+                    ", ".join(f"{lease.share.profile} {lease.share.function}" for lease in one.leases), one.partition
+                ),
             )
             for one in created
         ],

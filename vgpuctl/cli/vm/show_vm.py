@@ -12,9 +12,9 @@ from vgpuctl.cli.forms.vm_selection import VmChoice, vms
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import print_document, print_line, say
+from vgpuctl.cli.shown.partition_text import partition_text
 
 if TYPE_CHECKING:
-    from vgpuctl.agent.wire.fabric import FabricPartition
     from vgpuctl.cli.lists.event_output import JsonEvent
     from vgpuctl.model.lease import Lease
     from vgpuctl.model.vm import Vm, VmRequest
@@ -145,7 +145,8 @@ def _print(shown: "ShownVm", *, now: float, with_xml: bool) -> None:
         print_line(f"preempt   {shown.preemption}")
     _print_shares(shown)
     if shown.partition is not None:
-        print_line(f"fabric    {_partition(shown.partition)} when {vm.host} was last read")
+        state = "active" if shown.partition.is_active else "not active"
+        print_line(f"fabric    {partition_text(shown.partition)}, {state} when {vm.host} was last read")
     elif shown.partition_problem is not None:
         print_line(f"fabric    its partition is not known: {shown.partition_problem}")
     for one in shown.interfaces:
@@ -245,12 +246,6 @@ def _print_shares(shown: "ShownVm") -> None:
             print_line(f"          held by {held}")
         if closed is not None:
             print_line(f"          closed: {closed}")
-
-
-def _partition(partition: "FabricPartition") -> str:
-    modules = ", ".join(map(str, sorted(partition.modules)))
-    state = "active" if partition.is_active else "not active"
-    return f"partition {partition.number} of modules {modules}, {state}"
 
 
 def _way_back(shown: "ShownVm", lease: "Lease", reason: str | None) -> str:

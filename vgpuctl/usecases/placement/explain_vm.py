@@ -4,6 +4,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from vgpuctl.agent.wire.fabric import FabricPartition
 from vgpuctl.errors import NoLicence, NotFound, QuotaExceeded, UsageError, VgpuctlError
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import NO_FOOTPRINT
@@ -24,6 +25,7 @@ from vgpuctl.scheduler.scorer import FleetView
 from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.scheduler.what_if import FittingChange, changes_that_admit
 from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.partition_rules import told_partition
 from vgpuctl.usecases.found.find_vm import find_vm
 from vgpuctl.usecases.measured.measured_view import GpuLoad, last_view, read_measurements, workloads_of
 from vgpuctl.usecases.measured.performance import read_model
@@ -62,7 +64,7 @@ class ExplainedVm:
     then. seen: by host, its last answer in words, with its age. loads: of GPUs, where the policy looks at them;
     loads_problem: why none of the last hour. predictions: throughput on each GPU that takes it, where that was asked;
     model_at: when the model was fitted, seconds since the epoch; model_problem: why the policy has none. queued: where
-    it waits in the queue.
+    it waits in the queue. partition: the one of an NVSwitch fabric that it would have.
     """
 
     request: VmRequest
@@ -85,6 +87,7 @@ class ExplainedVm:
     is_quota_checked: bool = True
     queued: QueueEntry | None = None
     not_looked_at: tuple[str, ...] = ()
+    partition: FabricPartition | None = None
 
     @property
     def fits(self) -> bool:
@@ -194,7 +197,15 @@ def explain_vm(
         is_quota_checked=has_tenant,
         not_looked_at=unseen,
         queued=queued,
+        partition=_partition(placement, capacities),
     )
+
+
+def _partition(placement: Placement | None, capacities: Sequence[HostCapacity]) -> FabricPartition | None:
+    for capacity in capacities:
+        if placement is not None and capacity.name == placement.host:
+            return told_partition(placement.shares, capacity.facts)[0]
+    return None
 
 
 def _but_own(bookings: Sequence[Booking], promises: Sequence[Booking]) -> list[Booking]:

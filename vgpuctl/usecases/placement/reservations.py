@@ -24,6 +24,7 @@ from vgpuctl.scheduler.gang import as_one, place_together
 from vgpuctl.scheduler.guest_place import footprint_of_vm, give_numa
 from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.scheduler.promised import changes_in_time, promised_leases, rejections_with_promises
+from vgpuctl.sharing.partition_rules import check_partition
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.placement.shown_reservations import find_reservation
@@ -113,7 +114,11 @@ def placement_of(
 
 
 def refuse_closed_shares(reservation: Reservation | None, capacities: Sequence[HostCapacity]) -> list[HostCapacity]:
-    """Return the hosts. Raises NoCapacity when a GPU that was promised must not be handed out by its host's rules."""
+    """Return the hosts.
+
+    Raises NoCapacity when a GPU that was promised must not be handed out by its host's rules, or when those that were
+    promised together compute in no partition of their NVSwitch fabric.
+    """
     for host in capacities:
         if reservation is None or host.name != reservation.host:
             continue
@@ -124,6 +129,13 @@ def refuse_closed_shares(reservation: Reservation | None, capacities: Sequence[H
                     f"reservation {reservation.name} has {held.profile} on {held.gpu} of {host.name}: {refusal}",
                     hint=f"change that of {host.name}, or cancel the reservation and reserve anew",
                 )
+        reason = check_partition(reservation.shares, host.facts)
+        if reason is not None:
+            raise NoCapacity(
+                f"reservation {reservation.name} has GPUs of {host.name} that serve no VM together now: {reason}",
+                hint=f"`vgpuctl check-hosts -l {host.name}` says what its fabric lacks; cancel the reservation and"
+                " reserve anew to have other GPUs",
+            )
     return list(capacities)
 
 

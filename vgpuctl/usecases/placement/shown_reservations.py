@@ -5,10 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vgpuctl.agent.wire.fabric import FabricPartition
 from vgpuctl.errors import NotFound
 from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.model.reservation import Reservation, Window
 from vgpuctl.model.vm import VmState, printed_name
+from vgpuctl.sharing.partition_rules import told_partition
 from vgpuctl.store.session import Session
 from vgpuctl.usecases.running.services import Services
 
@@ -36,7 +38,8 @@ class UserOfReservation:
 class ShownReservation:
     """A reservation. window: the current one, else the next; None when it is over. used_by: None for nobody.
 
-    events: the last ones, the oldest first.
+    events: the last ones, the oldest first. partition: of its GPUs on an NVSwitch fabric, as its host was last read;
+    partition_problem: why it is one and none is known.
     """
 
     reservation: Reservation
@@ -44,6 +47,8 @@ class ShownReservation:
     window: Window | None
     used_by: UserOfReservation | None
     events: tuple[Event, ...]
+    partition: FabricPartition | None = None
+    partition_problem: str | None = None
 
 
 def show_reservation(services: Services, tenant: str, name: str) -> ShownReservation:
@@ -54,9 +59,11 @@ def show_reservation(services: Services, tenant: str, name: str) -> ShownReserva
         subjects = EventFilter((printed_name(tenant, name),), ("reservation-*",))
         users = [vm for vm in session.vms(tenant=tenant) if vm.uuid == found.vm_uuid]
         events = tuple(session.events(_EVENTS, subjects))
+        known = session.facts(found.host)
     window = found.window_after(now)
     used_by = next((UserOfReservation(vm.printed_name, vm.state, vm.host) for vm in users), None)
-    return ShownReservation(found, _state(window, now), window, used_by, events)
+    partition, problem = told_partition(found.shares, None if known is None else known.facts)
+    return ShownReservation(found, _state(window, now), window, used_by, events, partition, problem)
 
 
 def _state(window: Window | None, now: float) -> ReservationState:

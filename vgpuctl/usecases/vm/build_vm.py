@@ -18,6 +18,7 @@ from vgpuctl.model.units import format_mib
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.volume import Volume, VolumeKind, wanted_volumes
 from vgpuctl.sharing.kinds import kind_of
+from vgpuctl.sharing.partition_rules import told_partition
 from vgpuctl.usecases.disk.kept_disks import take_kept
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.found.vm_values import values_of
@@ -66,7 +67,8 @@ def _planned(
     parts = guest.DomainParts(vm, leases, facts, attachments, images, volumes, floating)
     xml = guest.render(host, parts.of_first_run())
     writes = _writes(vm, made, attachments)
-    return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml, writes=writes)
+    partition, _problem = told_partition((one.share for one in leases), facts)
+    return CreatedVm(vm, leases, changed=True, steps=steps, undo=undo, xml=xml, writes=writes, partition=partition)
 
 
 def _writes(vm: Vm, volumes: Sequence[Volume], attachments: Sequence[Attachment]) -> tuple[Write, ...]:
@@ -150,7 +152,16 @@ def build_vm(
     findings = guest.prove_running(services, host, vm, leases, boot_id=facts.boot_id)
     leases = tuple(replace(lease, state=LeaseState.RUNNING) for lease in leases)
     running = replace(vm, state=VmState.RUNNING)
-    return CreatedVm(running, leases, changed=True, steps=steps, undo=undo, xml=xml, findings=findings)
+    return CreatedVm(
+        running,
+        leases,
+        changed=True,
+        steps=steps,
+        undo=undo,
+        xml=xml,
+        findings=findings,
+        partition=told_partition((one.share for one in leases), facts)[0],
+    )
 
 
 def _say_limits(

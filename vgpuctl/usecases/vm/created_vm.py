@@ -4,6 +4,7 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
+from vgpuctl.agent.wire.fabric import FabricPartition
 from vgpuctl.agent.wire.steps import Step
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.promise import PromiseFinding
@@ -54,6 +55,7 @@ class CreatedVm:
     changed: False when the VM existed already. steps, undo, xml: what was or would be done. victims: VMs that were
     or would be preempted. why, writes: of a dry run. findings: of each promise that was looked at before the VM was
     said to run. state: of one that existed, as it was last observed, in words with its age; nobody looks at it now.
+    partition: of its GPUs on an NVSwitch fabric, as its host was read before it started.
     """
 
     vm: Vm
@@ -67,3 +69,4 @@ class CreatedVm:
     writes: tuple[Write, ...] = ()
     state: str | None = None
     findings: tuple[PromiseFinding, ...] = ()
+    partition: FabricPartition | None = None

@@ -9,6 +9,7 @@ from vgpuctl.errors import StateError, VmDiffers
 from vgpuctl.model.units import exact_mib
 from vgpuctl.model.vgpu_params import show_vgpu_param
 from vgpuctl.model.vm import VmRequest, VmState
+from vgpuctl.sharing.partition_rules import told_partition
 from vgpuctl.specs.vm import list_differences
 from vgpuctl.usecases.found.registered_images import refuse_unregistered
 from vgpuctl.usecases.observed.observations import describe_state, observations
@@ -76,6 +77,7 @@ def _find(
             return None
         leases = session.leases(vm_uuid=vm.uuid)
         state = describe_state(vm, observations(session, [vm])[vm.uuid], session.now())
+        known = session.facts(vm.host)
     if is_reserved:
         request = replace(request, duration_s=vm.request.duration_s, host=vm.request.host)
     differences = list_differences(vm.request, request)
@@ -93,7 +95,8 @@ def _find(
             hint="run `vgpuctl repair`, then this command again",
         )
     refuse_unsettled(services, vm)
-    return CreatedVm(vm, tuple(leases), changed=False, state=state)
+    partition, _problem = told_partition((one.share for one in leases), None if known is None else known.facts)
+    return CreatedVm(vm, tuple(leases), changed=False, state=state, partition=partition)
 
 
 _CHANGED_BY = {

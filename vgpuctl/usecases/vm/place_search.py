@@ -103,8 +103,12 @@ class PlaceSearch:
         self._capacities = self._failed.after(error, self._requests, self._capacities)
 
     def look_again(self, hosts: Collection[str]) -> None:
-        """Read these hosts again, and what the store promises on all of them. One that does not answer is left out."""
-        self._capacities = self._failed.read_again([one.name for one in self._capacities], hosts)
+        """Read these hosts again, and what the store promises on all of them. One that does not answer is left out.
+
+        Raises NoCapacity where what a host says now closes the shares of the reservation.
+        """
+        again = self._failed.read_again([one.name for one in self._capacities], hosts)
+        self._capacities = refuse_closed_shares(self._reservation, again)
 
     def fleet(self) -> Fleet:
         """The hosts as they were last read, with what the store promises on them. It is changed by the next call."""

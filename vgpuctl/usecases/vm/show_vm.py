@@ -17,13 +17,12 @@ from vgpuctl.model.licence import LicenceSeat
 from vgpuctl.model.promise import LastFinding
 from vgpuctl.model.vm import RestartPolicy, Vm, VmState
 from vgpuctl.planner.plan import check_kept, params_of
-from vgpuctl.sharing.fabric import partition_of, why_untold
 from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of, params_found
 from vgpuctl.sharing.measured import join_leases
 from vgpuctl.sharing.occupancy import gpu_at
-from vgpuctl.sharing.partition_rules import used_partition
+from vgpuctl.sharing.partition_rules import told_partition
 from vgpuctl.sharing.share_on_host import holders_of, is_lost, missing_card
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.measured.last_hour import LastHour, read_last_hour
@@ -204,11 +203,7 @@ def _params(services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFact
 
 
 def _with_partition(shown: ShownVm, facts: HostFacts | None) -> ShownVm:
-    used = None if facts is None else used_partition((one.share for one in shown.leases), facts, shown.vm.uuid)
-    if facts is None or used is None:
-        return shown
-    found = partition_of(used.gpus, facts)
-    problem = (why_untold(facts) or "Fabric Manager lists none of exactly its GPUs") if found is None else None
+    found, problem = told_partition((one.share for one in shown.leases), facts)
     return replace(shown, partition=found, partition_problem=problem)
 
 

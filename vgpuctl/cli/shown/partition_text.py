@@ -1,0 +1,17 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A partition of an NVSwitch fabric in a few words."""
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from vgpuctl.agent.wire.fabric import FabricPartition
+
+
+def partition_text(partition: "FabricPartition") -> str:
+    """`partition 3 of modules 1, 3`: its number, and which GPUs of the baseboard it connects."""
+    return f"partition {partition.number} of modules {', '.join(map(str, sorted(partition.modules)))}"
+
+
+def with_partition(shares: str, partition: "FabricPartition | None") -> str:
+    """The shares of a VM, and the partition that they are where they are one."""
+    return shares if partition is None else f"{shares}; {partition_text(partition)}"

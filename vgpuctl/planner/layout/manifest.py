@@ -48,7 +48,9 @@ def manifest_of(layout: HostLayout, facts: HostFacts) -> Manifest:
         entries = entries_for(gpu, layout.gpus)
         if len(entries) != 1:
             continue
-        gpus.append(ManifestGpu(gpu.address, gpu.vendor_id, gpu.device_id, gpu.subsystem_id, gpu.uuid))
+        # Of a whole card nobody tells a UUID while a VM has it.
+        uuid = None if isinstance(entries[0].layout, PassthroughLayout) else gpu.uuid
+        gpus.append(ManifestGpu(gpu.address, gpu.vendor_id, gpu.device_id, gpu.subsystem_id, uuid))
         steps += [ManifestStep(step, gpu.address) for step in _steps(gpu, entries[0].layout)]
     steps += [ManifestStep(step) for step in network_steps(layout, facts)]
     return Manifest(tuple(gpus), tuple(steps))

@@ -127,6 +127,14 @@ class PromiseRow(StrEnum):
         "in the driver's last samples, no neighbour was above its own part while the VM used less than 80 percent of"
         " its part; how much the VM wanted is not measured, and over time the alert `compute-short` tells it",
     )
+    COMPUTE_PROMISE = (
+        "compute-promise",
+        Witness.HOST_KERNEL,
+        _ALWAYS,
+        "The part of the GPU's compute time that was asked for.",
+        "the GPU's scheduler or the share's GPU instance gives it that part, whoever its neighbours are; the row is"
+        " shown where the VM asks for compute time",
+    )
     GUEST_DRIVER = (
         "guest-driver",
         Witness.NVML,

@@ -3,11 +3,13 @@
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.steps import SetVirtualFunctions
+from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.host_constraints import NO_RULES, HostRules
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vgpu_params import VgpuParams
 from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.bound_by_libvirt import drivers_of
+from vgpuctl.sharing.compute import refuse_compute
 from vgpuctl.sharing.declared import declared_of
 from vgpuctl.sharing.gate import refuse_share
 from vgpuctl.sharing.kinds import kind_of, live_gpu
@@ -71,6 +73,16 @@ def refuse_terms(held: Share, facts: HostFacts, rules: HostRules, terms: VgpuTer
     declared = declared_of(gpu, facts.gpus, rules.declared)
     refusal = kind_of(held.sharing).refuse_terms(held, gpu, facts, declared, terms)
     return None if refusal is None else refusal.reason
+
+
+def check_compute(held: Share, request: GpuRequest | None, facts: HostFacts, rules: HostRules) -> str | None:
+    """Say why a share has not the compute time that is asked for on the host as it is now, None when it has."""
+    gpu = None if request is None else gpu_at(facts, held.gpu)
+    if gpu is None or request is None:
+        return None
+    declared = declared_of(gpu, facts.gpus, rules.declared)
+    refusal = refuse_compute(request, held, gpu, declared, rules.host)
+    return None if refusal is None else f"{refusal.reason}; {refusal.remedy}" if refusal.remedy else refusal.reason
 
 
 def params_of(held: Share, facts: HostFacts, rules: HostRules, own: VgpuParams) -> VgpuParams:

@@ -19,6 +19,7 @@ COMPARISONS: Mapping[PromiseRow, _Comparison] = {
     PromiseRow.VF_PARAMS: shares.vf_params,
     PromiseRow.FRAMEBUFFER: shares.framebuffer,
     PromiseRow.COMPUTE: shares.compute,
+    PromiseRow.COMPUTE_PROMISE: shares.compute_promise,
     PromiseRow.GUEST_DRIVER: shares.guest_driver,
     PromiseRow.LICENCE: shares.licence,
     PromiseRow.LICENCE_EDITION: shares.licence_edition,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import permutations
 
 from vgpuctl.agent.wire.readings import NOT_MEASURABLE, Measured
+from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import Edition
 from vgpuctl.model.promise import Witness
@@ -15,6 +16,8 @@ from vgpuctl.model.units import MIB
 from vgpuctl.model.vgpu_params import params_text, show_vgpu_param, split_params
 from vgpuctl.promises.answer import RowAnswer, RowAnswers, not_looked
 from vgpuctl.promises.witnessed import NO_CONSENT, InsideGpu, NotLookedAt, Promised, SeenInside, Witnessed
+from vgpuctl.sharing.compute import compute_of, refuse_compute
+from vgpuctl.sharing.declared import declared_of
 from vgpuctl.sharing.fabric import partition_of, why_untold
 from vgpuctl.sharing.kinds import existing_vgpus, takes_card, takes_function
 from vgpuctl.sharing.measured import MeasuredShare
@@ -191,6 +194,27 @@ def compute(promised: Promised, seen: Witnessed) -> RowAnswers:
         taken = f"{stolen:.0%} of the GPU" if stolen > 0 else "nothing"
         found = f"{used:.0%} of it used, {taken} taken by neighbours"
         yield RowAnswer(profile, is_kept, wanted, found, remedy=_COMPUTE)
+
+
+def compute_promise(promised: Promised, seen: Witnessed) -> RowAnswers:
+    """What the GPU's scheduler or instance gives each share for which compute time was asked."""
+    wanted = {one.position: one for one in placed_gpus(promised.vm.request.gpus)}
+    for lease in promised.leases:
+        request, share, facts = wanted.get(lease.index), lease.share, seen.kernel
+        if request is None or not request.wants_compute:
+            continue
+        if isinstance(facts, NotLookedAt):
+            yield not_looked(share.profile, request.compute_text, facts)
+            continue
+        gpu = gpu_at(facts, share.gpu)
+        if gpu is None:
+            yield not_looked(share.profile, request.compute_text, f"{share.gpu} could not be read")
+            continue
+        declared = declared_of(gpu, facts.gpus, promised.declared)
+        refusal = refuse_compute(request, share, gpu, declared, lease.host)
+        found = str(compute_of(share, gpu, declared))
+        remedy = (refusal and refusal.remedy) or _COMPUTE
+        yield RowAnswer(share.profile, refusal is None, request.compute_text, found, remedy=remedy)
 
 
 def guest_driver(promised: Promised, seen: Witnessed) -> RowAnswers:

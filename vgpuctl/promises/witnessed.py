@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.interfaces import Interface
+from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Attachment
 from vgpuctl.model.numa import NO_TUNING, Tuning
@@ -20,6 +21,7 @@ class Promised:
 
     leases: of the GPUs that its guest has and keeps. interfaces: those that the running domain is to have. attachments:
     its ports in tenants' networks. disks: the volume that each disk writes into, by the disk's name, "" for the first.
+    declared: for the GPUs of its host, where compute time was asked for.
     """
 
     vm: Vm
@@ -27,6 +29,7 @@ class Promised:
     interfaces: Sequence[Interface] = ()
     attachments: Sequence[Attachment] = ()
     disks: Mapping[str, Volume] = field(default_factory=dict)
+    declared: Sequence[GpuLayout] = ()
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,7 @@ def _describe(reading: GpuByFacts) -> tuple[Hashable, ...]:
         gpu.mig_mode,
         gpu.mig,
         gpu.heterogeneous,
+        gpu.scheduler,
         bool(gpu.problems),
         bool(gpu.holders),
         bool(gpu.users),

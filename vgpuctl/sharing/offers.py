@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One GPU's answer to one wanted share: the kind that the request names is asked, or the vGPU kind that the GPU has."""
 
+from vgpuctl.sharing.compute import refuse_compute
 from vgpuctl.sharing.declared import refuse_use
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import SharingKind
@@ -30,10 +31,21 @@ def ask(share_request: ShareRequest, state: GpuState) -> Answer:
             return refusal
     if kind is not None and not isinstance(answer, Refusal):
         answer = _on_terms(kind, share_request, answer, state)
+    if not isinstance(answer, Refusal):
+        answer = _with_compute(share_request, answer, state)
     if (state.fabric is not None or share_request.partition is not None) and not isinstance(answer, Refusal):
         answer = _in_partitions(share_request, answer, state)
     reason = refuse_use(state.declared, VGPU_LAYOUTS if sharing is None else kind_of(sharing).layouts)
     return answer if reason is None else declared_otherwise(reason, state)
+
+
+def _with_compute(share_request: ShareRequest, offers: list[Offer], state: GpuState) -> Answer:
+    """The offers that are promised the compute time that is asked for; without any, why the largest is not."""
+    refusals = [
+        refuse_compute(share_request.request, one.share, state.gpu, state.declared, state.host) for one in offers
+    ]
+    kept = [one for one, refusal in zip(offers, refusals, strict=True) if refusal is None]
+    return kept or next((one for one in reversed(refusals) if one is not None), offers)
 
 
 def _in_partitions(share_request: ShareRequest, offers: list[Offer], state: GpuState) -> Answer:

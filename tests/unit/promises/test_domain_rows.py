@@ -189,6 +189,7 @@ _NOT_OF_EVERY_VM = (
     PromiseRow.GPU_STATE,
     PromiseRow.PARTITION,
     PromiseRow.VF_PARAMS,
+    PromiseRow.COMPUTE_PROMISE,
     PromiseRow.LICENCE_EDITION,
     PromiseRow.GPU_PEERS,
     PromiseRow.RESTART,

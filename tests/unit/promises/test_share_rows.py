@@ -10,7 +10,15 @@ import pytest
 from tests.unit.fleet_factory import a40_host, passthrough_host
 from tests.unit.fleet_factory import vm as request_of
 from vgpuctl.agent.wire.fabric import FabricGpu, FabricManagerFacts, FabricPartition
-from vgpuctl.agent.wire.facts import Gpu, GpuTopology, Holder, HostFacts, UnreadFunction, VirtualFunction
+from vgpuctl.agent.wire.facts import (
+    Gpu,
+    GpuTopology,
+    Holder,
+    HostFacts,
+    SchedulerFacts,
+    UnreadFunction,
+    VirtualFunction,
+)
 from vgpuctl.agent.wire.readings import NOT_MEASURABLE, NOT_READABLE, Measured, VgpuReadings
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.guests.facts.guest_report import read_report
@@ -97,6 +105,35 @@ def test_parameters_of_a_vf_are_those_that_its_driver_has(
     assert (row.verdict, row.promised) == (verdict, "exec_quantum_ms=20")
     assert row.seen == words and bool(row.why) is (verdict is UNSEEN)
     assert ("resize-vm acme/web-0 --vgpu-param exec_quantum_ms=20" in row.remedy) is (verdict is BROKEN)
+
+
+def with_scheduler(policy: str | None) -> HostFacts:
+    scheduler = None if policy is None else SchedulerFacts(policy)
+    return replace(MADE, gpus=(replace(MADE.gpus[0], scheduler=scheduler),))
+
+
+@pytest.mark.parametrize(
+    ("kernel", "verdict", "words"),
+    [
+        (with_scheduler("fixed-share"), KEPT, "16.6% of the GPU's time (scheduler fixed-share, up to 6 vGPUs)"),
+        (with_scheduler("equal-share"), KEPT, "at least 16.6% of the GPU's time"),
+        (with_scheduler("best-effort"), BROKEN, "no part of the GPU's time (its vGPUs have the scheduler best-effort)"),
+        (with_scheduler(None), BROKEN, "no part of the GPU's time (its driver does not tell"),
+        (replace(MADE, gpus=()), UNSEEN, ""),
+        (NotLookedAt("gpu1 does not answer"), UNSEEN, ""),
+    ],
+)
+def test_compute_time_that_was_asked_for_is_what_the_scheduler_keeps(
+    kernel: HostFacts | NotLookedAt, verdict: PromiseVerdict, words: str
+) -> None:
+    asking = vm(request_of("A40-8Q,compute>=15%", name="web-0"))
+    found = compare(Promised(asking, (_lease(),)), Witnessed(kernel=kernel), Moment.LOOK)
+    (row,) = [one for one in found if one.row is PromiseRow.COMPUTE_PROMISE]
+    assert (row.verdict, row.promised) == (verdict, "at least 15% of the GPU's time")
+    assert row.seen.startswith(words) and bool(row.why) is (verdict is UNSEEN)
+    assert ("policy: equal-share" in row.remedy) is (verdict is BROKEN)
+    silent = compare(Promised(vm(), (_lease(),)), Witnessed(kernel=kernel), Moment.LOOK)
+    assert PromiseRow.COMPUTE_PROMISE not in [one.row for one in silent]
 
 
 HELD = on_vf(holders=(Holder(100, "qemu-system-x86", "u"),))

@@ -344,7 +344,15 @@ def test_every_code_has_a_case_here_and_a_line_in_the_docs() -> None:
         "partition-active",
         "partition-taken",
     }
-    elsewhere |= {"host-firmware", "host-tpm", "host-chassis", "host-silent", "vgpu-params", "guest-driver"}
+    elsewhere |= {
+        "host-firmware",
+        "host-tpm",
+        "host-chassis",
+        "host-silent",
+        "vgpu-params",
+        "guest-driver",
+        "compute-promise",
+    }
     assert {case[1] for case in CASES} | elsewhere == {str(code) for code in Code}
     page = (Path(__file__).parents[3] / "docs" / "placement.md").read_text()
     assert [code for code in Code if f"`{code}`" not in page] == []

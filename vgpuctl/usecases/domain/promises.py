@@ -19,6 +19,7 @@ from vgpuctl.promises.compare import compare, may_wait, with_waiting
 from vgpuctl.promises.witnessed import NotLookedAt, NotRunning, Promised, Witnessed
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.domain import witnesses
+from vgpuctl.usecases.observed.capacities import declared_on
 from vgpuctl.usecases.observed.observations import note_held
 from vgpuctl.usecases.observed.promise_record import known_kept, note_findings, recorded
 from vgpuctl.usecases.running.operations import may_run
@@ -40,7 +41,7 @@ def prove_start(
     """
     running = [replace(lease, state=LeaseState.RUNNING) for lease in leases]
     with services.store.reading() as session:
-        promised = witnesses.promised_to(session, vm, running)
+        promised = _with_declared(services, witnesses.promised_to(session, vm, running))
     deadline = time.monotonic() + START_TIMEOUT_S
     networks = witnesses.ask_networks(host) if promised.interfaces else frozenset[str]()
     while True:
@@ -78,7 +79,10 @@ def look_at_promises(
     with services.store.reading() as session:
         busy = {one.subject for one in session.open_operations() if may_run(one)}
         every = [
-            (witnesses.promised_to(session, vm, session.leases(vm_uuid=vm.uuid)), known_kept(recorded(session, vm)))
+            (
+                _with_declared(services, witnesses.promised_to(session, vm, session.leases(vm_uuid=vm.uuid))),
+                known_kept(recorded(session, vm)),
+            )
             for vm in session.vms(host=host.name)
             if vm.state is VmState.RUNNING and vm.uuid not in busy and _runs(domains.get(vm.uuid))
         ]
@@ -103,7 +107,7 @@ def look_at_promises(
 def check_promises(services: Services, vm: Vm, leases: Sequence[Lease], seen: Witnessed) -> Findings:
     """Look at every row. seen: the answers of kernel, NVML and guest; the other witnesses are asked here."""
     with services.store.reading() as session:
-        promised = witnesses.promised_to(session, vm, leases)
+        promised = _with_declared(services, witnesses.promised_to(session, vm, leases))
         known = known_kept(recorded(session, vm))
         seen = replace(seen, watched=witnesses.ask_watch(session, vm.host))
     seen = replace(seen, ports=witnesses.ask_ports(services, promised))
@@ -120,6 +124,13 @@ def check_promises(services: Services, vm: Vm, leases: Sequence[Lease], seen: Wi
         sizes=witnesses.ask_sizes(host, promised),
     )
     return _with_waiting(host, promised, seen, compare(promised, seen, Moment.CHECK), known)
+
+
+def _with_declared(services: Services, promised: Promised) -> Promised:
+    """The same, with the host's layout where compute time was asked for. Raises InventoryError."""
+    if not any(one.wants_compute for one in promised.vm.request.gpus):
+        return promised
+    return replace(promised, declared=declared_on(services, promised.vm.host))
 
 
 def note_started(session: Session, vm: Vm, findings: Findings) -> None:

@@ -98,6 +98,11 @@ def rules_of(services: "Services", name: str) -> HostRules:
     return HostRules(name, inventory.constraints(name), _declared(inventory, name), restrictions)
 
 
+def declared_on(services: "Services", name: str) -> tuple[GpuLayout, ...]:
+    """The entries of a host's layout. Raises InventoryError."""
+    return _declared(services.inventory, name)
+
+
 def _restrictions_of(name: str, facts: HostFacts, every: Sequence[Restriction]) -> tuple[Restriction, ...]:
     """Those of the host, and those of cards that are in it now."""
     cards = {gpu.uuid for gpu in facts.gpus if gpu.uuid is not None} if every else set()

@@ -10,7 +10,6 @@ from vgpuctl.errors import NotFound
 from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.model.reservation import Reservation, Window
 from vgpuctl.model.vm import VmState, printed_name
-from vgpuctl.sharing.partition_rules import told_partition
 from vgpuctl.store.session import Session
 from vgpuctl.usecases.running.services import Services
 
@@ -53,6 +52,8 @@ class ShownReservation:
 
 def show_reservation(services: Services, tenant: str, name: str) -> ShownReservation:
     """One reservation as the store has it. Raises NotFound."""
+    from vgpuctl.sharing.partition_rules import told_partition
+
     with services.store.reading() as session:
         now = session.now()
         found = find_reservation(session, tenant, name)

@@ -23,6 +23,7 @@ from vgpuctl.agent.wire.steps import (
 from vgpuctl.catalog.vgpu_terms import terms_of
 from vgpuctl.errors import AgentProblem, ConcurrentChange, StateError
 from vgpuctl.model.gpu_positions import placed_gpus
+from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.host_constraints import HostRules
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import Placement
@@ -30,6 +31,7 @@ from vgpuctl.model.vgpu_params import params_against_migration
 from vgpuctl.model.vm import Vm
 from vgpuctl.planner.plan import (
     as_numbered_now,
+    check_compute,
     check_kept,
     check_share,
     params_of,
@@ -70,20 +72,29 @@ def describe_share(lease: Lease) -> str:
     return f"{lease.share.profile} on {lease.share.function}"
 
 
-def check_leases(leases: Sequence[Lease], facts: HostFacts, rules: HostRules) -> tuple[Lease, ...]:
+def check_leases(
+    leases: Sequence[Lease], gpus: Sequence[GpuRequest], facts: HostFacts, rules: HostRules
+) -> tuple[Lease, ...]:
     """The leases with the drivers found on the live host, and the ids that its driver gives their types.
 
-    Raises ConcurrentChange when a device is no longer free, or must not be handed out by the host's rules.
+    gpus: of the VM's request. Raises ConcurrentChange when a device is no longer free, must not be handed out by the
+    host's rules, or has not the compute time that is asked for.
     """
+    wanted = _by_position(gpus)
     leases = [replace(lease, share=as_numbered_now(lease.share, facts)) for lease in leases]
     for lease in leases:
         surprise = check_share(lease.share, facts, rules)
+        surprise = surprise or check_compute(lease.share, wanted.get(lease.index), facts, rules)
         if surprise is not None:
             raise ConcurrentChange(f"{describe_share(lease)} of {rules.host} is no longer free: {surprise}")
     surprise = check_partition((lease.share for lease in leases), facts)
     if surprise is not None:
         raise ConcurrentChange(f"the GPUs on {rules.host} serve no VM together any more: {surprise}")
     return tuple(replace(lease, share=with_first_drivers(lease.share, facts)) for lease in leases)
+
+
+def _by_position(gpus: Sequence[GpuRequest]) -> dict[int | None, GpuRequest]:
+    return {one.position: one for one in placed_gpus(gpus)}
 
 
 def refuse_kept(leases: Sequence[Lease], facts: HostFacts, rules: HostRules) -> None:
@@ -128,7 +139,11 @@ def refuse_unsuitable(vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: 
             hint=f"`vgpuctl check-hosts -l {rules.host}` says what its fabric lacks; `vgpuctl stop-vm {vm.printed_name}"
             " --hold release` lets the VM be placed anew",
         )
+    wanted = _by_position(vm.request.gpus)
     for lease in leases:
+        missing = check_compute(lease.share, wanted.get(lease.index), facts, rules)
+        if missing is not None:
+            raise _not_startable(lease, missing)
         refusal = refuse_terms(lease.share, facts, rules, terms_of(vm.as_known))
         if refusal is not None:
             name, without = vm.printed_name, ""

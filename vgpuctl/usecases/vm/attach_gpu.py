@@ -137,7 +137,7 @@ def _record(
     with services.store.reading() as session:
         generation = session.generation(vm.host)
     facts = host.agent.facts()
-    (lease,) = check_leases([lease], facts, rules_of(services, vm.host))
+    (lease,) = check_leases([lease], request.gpus, facts, rules_of(services, vm.host))
     refuse_unsuitable(replace(vm, request=request), [lease], facts, rules_of(services, vm.host))
     refuse_sick(services, host, [lease], host.agent.health())
     if vm.state is VmState.RUNNING and not is_live:

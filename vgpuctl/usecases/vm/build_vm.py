@@ -101,7 +101,7 @@ def build_vm(
     asked_at = time.monotonic()
     facts, health = host.agent.facts_and_health()
     rules = rules_of(services, vm.host)
-    reserved, leases = leases, check_leases(leases, facts, rules)
+    reserved, leases = leases, check_leases(leases, vm.request.gpus, facts, rules)
     refuse_sick(services, host, leases, health)
     if leases != reserved:
         with services.store.transaction() as session:
@@ -121,7 +121,7 @@ def build_vm(
     make_volumes(services, host, seeded, attachments, images, undoing)
     if any(kind_of(lease.share.sharing).is_bound_by_libvirt for lease in leases):
         # libvirt binds these when the VM starts, so no step of the agent looks at them again.
-        check_leases(leases, host.agent.facts(), rules_of(services, vm.host))
+        check_leases(leases, vm.request.gpus, host.agent.facts(), rules_of(services, vm.host))
     steps, undo = plan_leases(vm, leases, facts, rules)
     was_started = False
     # Undone last: what a guest may have used comes back like any other share.

@@ -198,7 +198,7 @@ def _look(services: Services, plan: PlannedMove, moved: Vm, leases: Sequence[Lea
     """Look at the new host once more. Raises what speaks against the VM there."""
     there = services.host(moved.host)
     facts, health = there.agent.facts_and_health()
-    leases = check_leases(leases, facts, rules_of(services, moved.host))
+    leases = check_leases(leases, moved.request.gpus, facts, rules_of(services, moved.host))
     refuse_sick(services, there, leases, health)
     attachments = attachments_of(services, moved)
     guest.check_nodes(moved, facts)

@@ -342,7 +342,9 @@ def settle_on(
         if vm.has_to_run:
             problem = on_its_way(vm.host, placement.host)
         moved = replace(on_target, numa=numa, state=VmState.STOPPED, problem=problem)
-        leases = check_leases(leases_of(moved, replace(placement, numa=numa)), facts, capacity.rules)
+        leases = check_leases(
+            leases_of(moved, replace(placement, numa=numa)), moved.request.gpus, facts, capacity.rules
+        )
         with contextlib.suppress(ConcurrentChange), services.store.transaction() as session:
             release_leases(session, ending)
             if plan.request is not None:  # else it gets what it had, and its tenant uses no more

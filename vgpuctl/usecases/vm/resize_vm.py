@@ -383,7 +383,7 @@ def _make(services: Services, now: Vm, here: NewPlace, *, has_other_params: bool
             services.say(f"{now.printed_name}: {counted(len(here.ending), 'share')} given up")
             release_ended(services, host, here.ending)
         if here.beginning:
-            checked = check_leases(here.beginning, host.agent.facts(), rules_of(services, now.host))
+            checked = check_leases(here.beginning, now.request.gpus, host.agent.facts(), rules_of(services, now.host))
             with services.store.transaction() as session:
                 for lease in checked:
                     session.set_lease_share(lease.id, lease.share)

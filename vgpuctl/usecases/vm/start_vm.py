@@ -366,7 +366,7 @@ def _reserve_again(services: Services, vm: Vm, facts: HostFacts, consent: Consen
             brief=full.brief,
             short=full.short,
         ) from full
-    again = check_leases(leases_of(vm, placement), facts, capacity.rules)
+    again = check_leases(leases_of(vm, placement), vm.request.gpus, facts, capacity.rules)
     with services.store.transaction() as session:
         if not (session.vm_of(vm.uuid) or vm).is_on_its_way:  # one that is had its shares until now
             refuse_over_quota(session, vm.request, again, is_new=False)

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Compute time that a VM asks for: refused, declared, given, looked at, and lost with the layout that kept it."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import vgpuctl_lab as lab
+from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
+from tests.e2e.operator import Operator
+from tests.e2e.small_vms import ACME, SIZE
+from tests.lab.simulated_fixtures import need_simulated
+from vgpuctl_lab.simulated.machine.state import Scheduler
+
+HOST, GPU = "sim-001", "0000:41:00.0"
+FORCED = ("--timeout", "0")
+
+
+def vgpus(policy: str, **more: Any) -> dict[str, Any]:
+    return {"gpus": [{"match": "all", "kind": "vgpu", "scheduler": {"policy": policy}, **more}]}
+
+
+@pytest.fixture(scope="module")
+def layouts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LayoutFleet]:
+    """A host with an A40, and a tenant."""
+    need_simulated()
+    home: Path = tmp_path_factory.mktemp("compute")
+    fleet = layout_fleet(home, 1, "a40")
+    fleet.declare(sim_001=vgpus("best-effort"))
+    fleet.operator.does("apply-hosts")
+    fleet.operator.does("create-tenant", "acme")
+    yield fleet
+    lab.simulated.down(folder=fleet.folder)
+
+
+def test_a_gpu_gets_the_scheduler_that_its_layout_has_to_declare_and_keeps_what_was_asked(layouts: LayoutFleet) -> None:
+    operator, wanted = layouts.operator, ("--gpu", "A40-8Q,compute=guaranteed,compute>=15%")
+    refused = operator.run("create-vm", "web", *ACME, *SIZE, *wanted)
+    assert refused.code and "(compute-promise)" in refused.err
+    assert "scheduler: {policy: fixed-share}" in refused.err and "sim-001.yml:" in refused.err
+    (explained,) = operator.json("explain-vm", "web", *ACME, *SIZE, *wanted)
+    assert [one["code"] for one in explained["answers"]] == ["compute-promise"]
+    assert operator.json("capacity", *wanted)["now"] == 0
+    layouts.declare(sim_001=vgpus("fixed-share"))
+    operator.does("apply-hosts")
+    assert operator.json("capacity", *wanted)["now"] == 6
+    operator.does("create-vm", "web", *ACME, *SIZE, *wanted)
+    (row,) = rows(operator)
+    assert (row["verdict"], row["promised"]) == ("kept", "guaranteed 15% of the GPU's time")
+    assert row["seen"] == "16.6% of the GPU's time (scheduler fixed-share, up to 6 vGPUs)"
+
+
+def test_a_scheduler_that_is_gone_breaks_the_row_and_keeps_the_vm_from_starting_again(layouts: LayoutFleet) -> None:
+    operator = layouts.operator
+    machine = layouts.machine(HOST)
+    with machine.change() as state:
+        state.schedulers[GPU] = Scheduler(1)  # as a reload of the driver's module leaves it
+    (row,) = rows(operator)
+    assert row["verdict"] == "broken" and "no part of the GPU's time" in row["seen"]
+    assert "policy: fixed-share" in row["remedy"]
+    operator.does("stop-vm", "web", *ACME, *FORCED)
+    refused = operator.run("start-vm", "web", *ACME)
+    assert refused.code and "guaranteed is asked for" in refused.err
+    operator.does("apply-hosts")
+    operator.does("start-vm", "web", *ACME)
+    assert rows(operator)[0]["verdict"] == "kept"
+
+
+def test_other_ways_to_a_share_ask_too(layouts: LayoutFleet) -> None:
+    operator = layouts.operator
+    operator.does("create-vm", "db", *ACME, *SIZE, "--gpu", "A40-8Q")
+    operator.does("stop-vm", "db", *ACME, *FORCED)
+    refused = operator.run("resize-vm", "db", *ACME, "--gpu", "A40-8Q,compute>=50%")
+    assert refused.code and "50% are asked for" in refused.err
+    operator.does("resize-vm", "db", *ACME, "--gpu", "A40-8Q,compute>=15%")
+    window = ("--from", "2031-01-01", "--until", "2031-01-02")
+    refused = operator.run("reserve", "later", *ACME, "--gpu", "A40-8Q,compute>=90%", *window)
+    assert refused.code and "90% are asked for" in refused.err
+    operator.does("reserve", "later", *ACME, "--gpu", "A40-8Q,compute=guaranteed", *window)
+    for wanted in ("A40-8Q,compute>=30", "A40-8Q,compute>=0.3", "A40-8Q,compute>=30 %", "A40-8Q,compute>=200%"):
+        said = operator.run("create-vm", "bad", *ACME, *SIZE, "--gpu", wanted)
+        assert said.code == 2 and "Traceback" not in said.err and "hint: " in said.err, said.err
+
+
+def rows(operator: Operator) -> list[dict[str, Any]]:
+    """What check-vm says about the compute time of web."""
+    found = json.loads(operator.run("check-vm", "web", *ACME, "--json").out)["findings"]
+    return [one for one in found if one["row"] == "compute-promise"]

@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The part of a GPU's compute time that a share is promised, and why a GPU cannot promise what is asked for.
+
+Sources: NVIDIA vGPU software user guide, "Scheduling Policies" (best effort, equal share, fixed share; reference host
+interfaces, 3.4): fixed share gives each vGPU the part of its type, used or not; equal share divides the GPU between the
+vGPUs that run, so that a full GPU gives each the least; best effort promises nothing. NVIDIA MIG user guide: a GPU
+instance has its compute slices alone. Nobody documents what equal VFs of other makers get.
+"""
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from vgpuctl import catalog
+from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.catalog.names import gpu_instance_slices
+from vgpuctl.model.compute import ComputeKind, percent_text
+from vgpuctl.model.gpu_request import GpuRequest
+from vgpuctl.model.layout import SchedulerPolicy, VgpuLayout
+from vgpuctl.model.lease import Share
+from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.declared import Declared
+from vgpuctl.sharing.gpu_state import framebuffer_of, max_instances_of
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import kind_of
+from vgpuctl.sharing.offer import Refusal
+
+_ALL_SLICES = 7
+"""Compute slices of a GPU that MIG can divide, where the catalogue has no table of the model (MIG user guide)."""
+
+
+@dataclass(frozen=True)
+class Compute:
+    """What a share has of its GPU's compute time.
+
+    kind: how it is promised. part: of the GPU, 0 to 1, that its type or instance stands for; None where nobody knows.
+    Nothing of it is promised to a share of the kind best-effort. why: in words.
+    """
+
+    kind: ComputeKind
+    part: Fraction | None
+    why: str
+
+    @property
+    def promised(self) -> Fraction:
+        """The part that is promised, 0 to 1."""
+        return Fraction(0) if self.kind is ComputeKind.BEST_EFFORT or self.part is None else self.part
+
+    def __str__(self) -> str:
+        if self.kind is ComputeKind.BEST_EFFORT or self.part is None:
+            return f"no part of the GPU's time ({self.why})"
+        least = "at least " if self.kind is ComputeKind.AT_LEAST else ""
+        return f"{least}{percent_text(float(self.part * 100))} of the GPU's time ({self.why})"
+
+
+def compute_of(share: Share, gpu: Gpu, declared: Declared) -> Compute:
+    """What a share has on this GPU as its host shows it: whoever comes beside it, as long as its state stays.
+
+    declared: by the host's layout, which limits the types that may come beside it.
+    """
+    takes = kind_of(share.sharing).takes
+    if takes is Takes.CARD:
+        return Compute(ComputeKind.GUARANTEED, Fraction(1), "it has the whole GPU")
+    if takes is Takes.FUNCTION:
+        part = Fraction(1, len(gpu.vfs)) if gpu.vfs else None
+        return Compute(ComputeKind.BEST_EFFORT, part, "nobody documents what the driver gives to its VFs")
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    if catalog.is_mig_backed(share.profile):
+        return _in_instance(share.profile, board)
+    return _time_sliced(share, gpu, board, declared)
+
+
+def _in_instance(profile: str, board: catalog.Board | None) -> Compute:
+    table = None if board is None else catalog.mig_table(board)
+    slices = gpu_instance_slices(profile) or 0
+    whole = (table.compute_slices if table is not None else None) or _ALL_SLICES
+    known = None if board is None else catalog.type_by_name(board, profile)
+    part = min(Fraction(1), Fraction(slices, whole))
+    beside = None if known is None else known.max_per_gi
+    if beside != 1:
+        why = f"{beside or 'perhaps several'} vGPUs of its type share a GPU instance, and nothing tells how"
+        return Compute(ComputeKind.BEST_EFFORT, part / beside if beside else None, why)
+    return Compute(ComputeKind.GUARANTEED, part, f"a GPU instance with {slices} of {whole} compute slices")
+
+
+def _time_sliced(share: Share, gpu: Gpu, board: catalog.Board | None, declared: Declared) -> Compute:
+    offered = next((one for one in gpu.types if catalog.short_name(one.name) == share.profile), None)
+    known = None if board is None else catalog.type_by_name(board, share.profile)
+    most = max_instances_of(offered, board) if offered is not None else None if known is None else known.max_instances
+    part = Fraction(1, most) if most else None
+    if most == 1:
+        return Compute(ComputeKind.GUARANTEED, part, "no other vGPU goes beside it")
+    policy = None if gpu.scheduler is None else gpu.scheduler.policy
+    if policy is None:
+        return Compute(ComputeKind.BEST_EFFORT, part, "its driver does not tell the scheduler of its vGPUs")
+    if policy == SchedulerPolicy.BEST_EFFORT or most is None:
+        return Compute(ComputeKind.BEST_EFFORT, part, f"its vGPUs have the scheduler {policy}")
+    why = f"scheduler {policy}, up to {most} vGPUs"
+    if policy == SchedulerPolicy.FIXED_SHARE:
+        return Compute(ComputeKind.GUARANTEED, part, why)
+    if not gpu.heterogeneous:
+        return Compute(ComputeKind.AT_LEAST, part, why)
+    beside = _most_in_all(gpu, board, declared)
+    if beside is None:
+        return Compute(ComputeKind.BEST_EFFORT, part, "nobody knows how many vGPUs of mixed sizes it takes")
+    why = f"scheduler {policy}, up to {beside} vGPUs of mixed sizes"
+    return Compute(ComputeKind.AT_LEAST, Fraction(1, beside), why)
+
+
+def _most_in_all(gpu: Gpu, board: catalog.Board | None, declared: Declared) -> int | None:
+    """How many vGPUs at most run on a GPU of mixed sizes: as many as of the smallest type that its layout allows."""
+    layout = None if declared.entry is None else declared.entry.layout
+    allowed = layout.types if isinstance(layout, VgpuLayout) else ()
+    counts = [
+        max_instances_of(one, board)
+        for one in gpu.types
+        if (not allowed or catalog.short_name(one.name) in allowed) and framebuffer_of(one, board)
+    ]
+    known = [one for one in counts if one]
+    return max(known) if known and len(known) == len(counts) else None
+
+
+def refuse_compute(request: GpuRequest, share: Share, gpu: Gpu, declared: Declared, host: str) -> Refusal | None:
+    """Say why a share on this GPU has not the compute time that is asked for; None when it has."""
+    if not request.wants_compute:
+        return None
+    kind, wanted = request.compute or ComputeKind.AT_LEAST, request.minimum_compute_percent
+    found = compute_of(share, gpu, declared)
+    if not found.kind.covers(kind):
+        return Refusal(
+            Code.COMPUTE_PROMISE,
+            f"it promises {share.profile} {found}, and {kind} is asked for",
+            _remedy(share, gpu, declared, host, kind),
+        )
+    if wanted is not None and found.promised * 100 < Fraction(str(wanted)):
+        return Refusal(
+            Code.COMPUTE_PROMISE,
+            f"it promises {share.profile} {found}, and {percent_text(wanted)} are asked for",
+            "ask for less, or for a larger type",
+        )
+    return None
+
+
+def _remedy(share: Share, gpu: Gpu, declared: Declared, host: str, kind: ComputeKind) -> str | None:
+    if kind_of(share.sharing).takes is not Takes.VGPU or catalog.is_mig_backed(share.profile):
+        return "ask for a whole card, a vGPU with a GPU instance of its own, or no compute time"
+    policy = SchedulerPolicy.EQUAL_SHARE
+    if kind is ComputeKind.GUARANTEED:
+        if gpu.heterogeneous:
+            return "fixed-share goes with equal sizes alone: ask for `compute=at-least`, or for a MIG-backed type"
+        policy = SchedulerPolicy.FIXED_SHARE
+    where = host if declared.entry is None else f"{host} ({declared.entry.origin})"
+    return f"declare `scheduler: {{policy: {policy}}}` for it in the layout of {where} and run `vgpuctl apply-hosts`"

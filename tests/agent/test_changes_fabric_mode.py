@@ -3,6 +3,7 @@
 refused, and restored at boot."""
 
 import os
+import time
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.agent.simulated import VM, Machine, PatientHost
 from vgpuctl.agent import restore
 from vgpuctl.agent.dispatch import read_facts
 from vgpuctl.agent.fabric_manager import CONFIG, FabricManager
+from vgpuctl.agent.facts import fabric
 from vgpuctl.agent.wire.boot import MANIFEST, Manifest, ManifestStep, text_of
 from vgpuctl.agent.wire.decode import to_json
 from vgpuctl.agent.wire.fabric import FabricManagerFacts
@@ -198,3 +200,31 @@ def test_the_boot_brings_a_mode_back_that_an_update_has_overwritten(tmp_path: Pa
     assert restore.main(machine.host, MANIFEST) == 0
     assert machine.host.writes == writes + 1, "the second run notes its result alone"
     assert len(manager_of(machine).partitions or ()) == 15
+
+
+def test_a_host_that_is_busy_between_two_looks_at_its_clocks_has_no_restart_pending(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    machine = machine_of(tmp_path)
+    assert machine.done(TO_SHARED) and machine.done(RESTART)
+    now, waits = machine.host.now, [0.2, 0.2]
+
+    def after_a_while() -> float:
+        told = now()
+        time.sleep(waits.pop() if waits else 0)
+        return told
+
+    monkeypatch.setattr(machine.host, "now", after_a_while)
+    assert fabric.read_run(machine.host) == (True, False)
+    monkeypatch.undo()
+    uptime, waits = machine.host.uptime, [0.2, 0.2]
+
+    def a_while_later() -> float:
+        told = uptime()
+        time.sleep(waits.pop() if waits else 0)
+        return told
+
+    monkeypatch.setattr(machine.host, "uptime", a_while_later)
+    time.sleep(0.05)
+    config_of(machine).touch()
+    assert fabric.read_run(machine.host) == (True, True)

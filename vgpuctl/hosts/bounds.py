@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """How much a host may send: a line, an output, its errors, an SSH packet, before the login, and in a session."""
 
+import contextlib
 import errno
 import os
+import socket
+import struct
 from typing import Protocol
 
 from vgpuctl.byte_budget import ByteBudget
@@ -116,6 +119,12 @@ class WatchedStream:
     def shutdown(self, how: int) -> None:
         """Shut down as `socket.shutdown`."""
         self._stream.shutdown(how)
+
+    def give_up(self) -> None:
+        """Have `close` reset the connection: a host that floods would be waited for a minute by the kernel."""
+        with contextlib.suppress(OSError):  # paramiko's thread has closed it
+            if isinstance(self._stream, socket.socket):
+                self._stream.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     def close(self) -> None:
         """Close the stream."""

@@ -255,6 +255,7 @@ def _handshake(
     try:
         transport.start_client(timeout=endpoint.connect_timeout_s)
     except (paramiko.SSHException, OSError, EOFError) as exc:
+        stream.give_up()
         unshared = transport.unshared()
         if unshared:
             raise WayFailed(
@@ -272,6 +273,7 @@ def _handshake(
             hint=_SILENT if "banner" in str(exc) else "see the SSH server's log on the host for what it refused",
         ) from exc
     if not transport.initial_kex_done:
+        stream.give_up()
         if proxy is not None:
             raise proxy.failure(name, endpoint.connect_timeout_s)
         raise HostUnreachable(

@@ -59,7 +59,8 @@ class Share(OnFunction):
     the host; profile its short name, or `passthrough`/`vf`. first_drivers: (address, driver) found before
     vgpuctl took the functions, restored on delete. placement_start: in mixed-size mode, where the driver is expected to
     place it (its first creatable place). board: as in the normal form of its profile's name, for a type that several
-    models have (catalog/profile_names.py); None for others.
+    models have (catalog/profile_names.py); None for others. milli_gpus: thousandths of its GPU's compute time that it
+    stands for; None where that is not known, and of shares that were placed before it was recorded.
     """
 
     gpu: str
@@ -74,6 +75,7 @@ class Share(OnFunction):
     first_drivers: tuple[tuple[str, str], ...] = ()
     placement_start: int | None = None
     board: str | None = None
+    milli_gpus: int | None = None
 
 
 @dataclass(frozen=True)

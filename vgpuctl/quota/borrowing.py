@@ -8,7 +8,7 @@ from vgpuctl.quota.charge import Amounts, add
 from vgpuctl.quota.limits import Quota
 from vgpuctl.quota.resources import SHARES, Resource
 
-_OF_GPUS = (Resource.CARDS, Resource.FRAMEBUFFER, Resource.MIG_COMPUTE)
+_OF_GPUS = (Resource.CARDS, Resource.FRAMEBUFFER, Resource.MIG_COMPUTE, Resource.COMPUTE)
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,10 @@ MIG_COMPUTE_SLICES = 7
 """Compute slices of a GPU that MIG can divide; catalogue tables name their own number where it differs."""
 
 
+_WHOLE = 1000
+"""Thousandths of a GPU."""
+
+
 def of_request(request: VmRequest) -> dict[str, int]:
     """The known part of a VM's charge before it is placed: framebuffer and MIG compute only where named."""
     from vgpuctl.sharing.kinds import asks_for_card
@@ -32,6 +36,7 @@ def of_request(request: VmRequest) -> dict[str, int]:
     for gpu in request.gpus:
         if asks_for_card(gpu):
             amounts[Resource.CARDS] += gpu.count
+            amounts[Resource.COMPUTE] += gpu.count * _WHOLE
         elif gpu.profile is not None:
             for name in _counted_as(gpu.profile, gpu.board):
                 amounts[SHARES + name] += gpu.count
@@ -56,6 +61,7 @@ def of_shares(shares: Iterable[Share]) -> dict[str, int]:
                 amounts[SHARES + name] += 1
         amounts[Resource.FRAMEBUFFER] += held.framebuffer_mib or 0
         amounts[Resource.MIG_COMPUTE] += compute_slices(held)
+        amounts[Resource.COMPUTE] += milli_gpus(held)
     return {resource: amount for resource, amount in amounts.items() if amount}
 
 
@@ -79,6 +85,29 @@ def add(*charges: Amounts) -> dict[str, int]:
 def compute_slices(held: Share) -> int:
     """MIG compute slices of a share's GPU instance; 0 for a share without MIG."""
     return gpu_instance_slices(held.profile) or 0
+
+
+def milli_gpus(held: Share) -> int:
+    """Thousandths of its GPU's compute time that a share stands for.
+
+    Of one that was placed before this was recorded as the catalogue knows its type; a whole GPU where it does not.
+    """
+    from vgpuctl.sharing.kind import Takes
+    from vgpuctl.sharing.kinds import kind_of
+
+    if held.milli_gpus is not None:
+        return held.milli_gpus
+    if kind_of(held.sharing).takes is not Takes.VGPU:
+        return _WHOLE
+    slices = compute_slices(held)
+    counts = [
+        known.max_instances
+        for board in catalog.boards_with_type(held.profile)
+        if (known := catalog.type_by_name(board, held.profile)) is not None and known.max_instances
+    ]
+    if slices:
+        return _WHOLE * min(slices, MIG_COMPUTE_SLICES) // MIG_COMPUTE_SLICES
+    return _WHOLE // min(counts) if counts else _WHOLE
 
 
 def part_of_card(held: Share, gpus: "Sequence[Gpu]") -> float:

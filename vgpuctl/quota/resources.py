@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The units that quotas are set in: their names, how amounts are written and read.
 
-An amount is a whole number: a count, MiB for `memory` and `framebuffer`, seconds of a whole GPU for `gpu-hours`.
+An amount is a whole number: a count, MiB for `memory` and `framebuffer`, seconds of a whole GPU for `gpu-hours`,
+thousandths of a GPU for `compute`.
 """
 
 import difflib
@@ -19,6 +20,7 @@ LARGEST_AMOUNT = 2**53
 
 _PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}(?::[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62})?")
 _NUMBER = re.compile(r"[0-9]{1,15}")
+_GPUS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,3})?")
 _HOURS = re.compile(r"[0-9]{1,9}(?:\.[0-9]{1,6})?")
 
 
@@ -34,6 +36,7 @@ class Resource(StrEnum):
     CARDS = "cards"
     FRAMEBUFFER = "framebuffer"
     MIG_COMPUTE = "mig-compute"
+    COMPUTE = "compute"
     GPU_HOURS = "gpu-hours"
 
 
@@ -88,6 +91,10 @@ def parse_amount(resource: str, written: str) -> int | None:
         if not _HOURS.fullmatch(written):
             raise UsageError(f"{resource}={written!a} is no number of hours", hint="write for example 200 or 0.5")
         amount = round(float(written) * 3600)
+    elif resource == Resource.COMPUTE:
+        if not _GPUS.fullmatch(written):
+            raise UsageError(f"{resource}={written!a} is no number of GPUs", hint="write for example 4 or 2.5")
+        amount = round(float(written) * 1000)
     elif _NUMBER.fullmatch(written):
         amount = int(written)
     else:
@@ -103,7 +110,9 @@ def plain_name(resource: str) -> str:
 
 
 def plain_amount(resource: str, amount: int) -> str:
-    """Write an amount as a number alone: MiB of a size, hours of `gpu-hours`."""
+    """Write an amount as a number alone: MiB of a size, hours of `gpu-hours`, GPUs of `compute`."""
+    if resource == Resource.COMPUTE:
+        return _gpus(amount)
     return f"{amount / 3600:.4f}" if resource == Resource.GPU_HOURS else str(amount)
 
 
@@ -111,6 +120,13 @@ def format_amount(resource: str, amount: int) -> str:
     """Write an amount the way people read it: `96 GiB`, `4`, `12.5 h`."""
     if resource in _SIZES:
         return "0" if amount == 0 else format_mib(amount)
+    if resource == Resource.COMPUTE:
+        return _gpus(amount)
     if resource == Resource.GPU_HOURS:
         return f"{amount / 3600:.4g} h" if amount < 3600 * 1000 else f"{amount / 3600:.1f} h"
     return str(amount)
+
+
+def _gpus(thousandths: int) -> str:
+    """`4`, `2.5`, `0.166`."""
+    return f"{thousandths / 1000:.3f}".rstrip("0").rstrip(".")

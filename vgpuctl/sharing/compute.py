@@ -7,7 +7,7 @@ vGPUs that run, so that a full GPU gives each the least; best effort promises no
 instance has its compute slices alone. Nobody documents what equal VFs of other makers get.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from vgpuctl import catalog
@@ -18,7 +18,7 @@ from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.layout import SchedulerPolicy, VgpuLayout
 from vgpuctl.model.lease import Share
 from vgpuctl.sharing.codes import Code
-from vgpuctl.sharing.declared import Declared
+from vgpuctl.sharing.declared import UNDECLARED, Declared
 from vgpuctl.sharing.gpu_state import framebuffer_of, max_instances_of
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
@@ -33,23 +33,27 @@ class Compute:
     """What a share has of its GPU's compute time.
 
     kind: how it is promised. part: of the GPU, 0 to 1, that its type or instance stands for; None where nobody knows.
-    Nothing of it is promised to a share of the kind best-effort. why: in words.
+    promised: the part that is promised, 0 to 1, none to a share of the kind best-effort. why: in words.
     """
 
     kind: ComputeKind
     part: Fraction | None
+    promised: Fraction
     why: str
 
-    @property
-    def promised(self) -> Fraction:
-        """The part that is promised, 0 to 1."""
-        return Fraction(0) if self.kind is ComputeKind.BEST_EFFORT or self.part is None else self.part
-
     def __str__(self) -> str:
-        if self.kind is ComputeKind.BEST_EFFORT or self.part is None:
+        if not self.promised:
             return f"no part of the GPU's time ({self.why})"
         least = "at least " if self.kind is ComputeKind.AT_LEAST else ""
-        return f"{least}{percent_text(float(self.part * 100))} of the GPU's time ({self.why})"
+        return f"{least}{percent_text(float(self.promised * 100))} of the GPU's time ({self.why})"
+
+
+def _unpromised(part: Fraction | None, why: str) -> Compute:
+    return Compute(ComputeKind.BEST_EFFORT, part, Fraction(0), why)
+
+
+def _guaranteed(part: Fraction, why: str) -> Compute:
+    return Compute(ComputeKind.GUARANTEED, part, part, why)
 
 
 def compute_of(share: Share, gpu: Gpu, declared: Declared) -> Compute:
@@ -59,10 +63,10 @@ def compute_of(share: Share, gpu: Gpu, declared: Declared) -> Compute:
     """
     takes = kind_of(share.sharing).takes
     if takes is Takes.CARD:
-        return Compute(ComputeKind.GUARANTEED, Fraction(1), "it has the whole GPU")
+        return _guaranteed(Fraction(1), "it has the whole GPU")
     if takes is Takes.FUNCTION:
         part = Fraction(1, len(gpu.vfs)) if gpu.vfs else None
-        return Compute(ComputeKind.BEST_EFFORT, part, "nobody documents what the driver gives to its VFs")
+        return _unpromised(part, "nobody documents what the driver gives to its VFs")
     board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     if catalog.is_mig_backed(share.profile):
         return _in_instance(share.profile, board)
@@ -78,32 +82,32 @@ def _in_instance(profile: str, board: catalog.Board | None) -> Compute:
     beside = None if known is None else known.max_per_gi
     if beside != 1:
         why = f"{beside or 'perhaps several'} vGPUs of its type share a GPU instance, and nothing tells how"
-        return Compute(ComputeKind.BEST_EFFORT, part / beside if beside else None, why)
-    return Compute(ComputeKind.GUARANTEED, part, f"a GPU instance with {slices} of {whole} compute slices")
+        return _unpromised(part / beside if beside else None, why)
+    return _guaranteed(part, f"a GPU instance with {slices} of {whole} compute slices")
 
 
 def _time_sliced(share: Share, gpu: Gpu, board: catalog.Board | None, declared: Declared) -> Compute:
     offered = next((one for one in gpu.types if catalog.short_name(one.name) == share.profile), None)
     known = None if board is None else catalog.type_by_name(board, share.profile)
     most = max_instances_of(offered, board) if offered is not None else None if known is None else known.max_instances
-    part = Fraction(1, most) if most else None
+    if not most:
+        return _unpromised(None, "nobody knows how many vGPUs of its type the GPU takes")
+    part, policy = Fraction(1, most), None if gpu.scheduler is None else gpu.scheduler.policy
     if most == 1:
-        return Compute(ComputeKind.GUARANTEED, part, "no other vGPU goes beside it")
-    policy = None if gpu.scheduler is None else gpu.scheduler.policy
+        return _guaranteed(part, "no other vGPU goes beside it")
     if policy is None:
-        return Compute(ComputeKind.BEST_EFFORT, part, "its driver does not tell the scheduler of its vGPUs")
-    if policy == SchedulerPolicy.BEST_EFFORT or most is None:
-        return Compute(ComputeKind.BEST_EFFORT, part, f"its vGPUs have the scheduler {policy}")
-    why = f"scheduler {policy}, up to {most} vGPUs"
+        return _unpromised(part, "its driver does not tell the scheduler of its vGPUs")
     if policy == SchedulerPolicy.FIXED_SHARE:
-        return Compute(ComputeKind.GUARANTEED, part, why)
+        return _guaranteed(part, f"scheduler {policy}, up to {most} vGPUs")
+    if policy != SchedulerPolicy.EQUAL_SHARE:
+        return _unpromised(part, f"its vGPUs have the scheduler {policy}")
     if not gpu.heterogeneous:
-        return Compute(ComputeKind.AT_LEAST, part, why)
+        return Compute(ComputeKind.AT_LEAST, part, part, f"scheduler {policy}, up to {most} vGPUs")
     beside = _most_in_all(gpu, board, declared)
     if beside is None:
-        return Compute(ComputeKind.BEST_EFFORT, part, "nobody knows how many vGPUs of mixed sizes it takes")
+        return _unpromised(part, "nobody knows how many vGPUs of mixed sizes it takes")
     why = f"scheduler {policy}, up to {beside} vGPUs of mixed sizes"
-    return Compute(ComputeKind.AT_LEAST, Fraction(1, beside), why)
+    return Compute(ComputeKind.AT_LEAST, part, Fraction(1, beside), why)
 
 
 def _most_in_all(gpu: Gpu, board: catalog.Board | None, declared: Declared) -> int | None:
@@ -117,6 +121,12 @@ def _most_in_all(gpu: Gpu, board: catalog.Board | None, declared: Declared) -> i
     ]
     known = [one for one in counts if one]
     return max(known) if known and len(known) == len(counts) else None
+
+
+def with_milli_gpus(share: Share, gpu: Gpu) -> Share:
+    """The share with the part of the GPU's compute time that it stands for, whatever is promised of it."""
+    part = compute_of(share, gpu, UNDECLARED).part
+    return share if part is None else replace(share, milli_gpus=int(part * 1000))
 
 
 def refuse_compute(request: GpuRequest, share: Share, gpu: Gpu, declared: Declared, host: str) -> Refusal | None:

@@ -166,6 +166,7 @@ class Vgpu(ABC):
             numa_node=example.numa_node,
             placement_start=example.placement_start,
             board=example.board,
+            milli_gpus=example.milli_gpus,
         )
 
     def named(self, share: Share, identity: str) -> Share:

@@ -27,7 +27,7 @@ if TYPE_CHECKING:  # what few commands read is imported with the first row of it
     from vgpuctl.model.reservation import Reservation
 
 REQUEST_VERSION = 1
-SHARE_VERSION = 1
+SHARE_VERSION = 2
 RESERVATION_VERSION = 1
 NODE_POOL_VERSION = 1
 _ROWS_KEPT = 4096

@@ -85,6 +85,33 @@ def test_other_ways_to_a_share_ask_too(layouts: LayoutFleet) -> None:
         assert said.code == 2 and "Traceback" not in said.err and "hint: " in said.err, said.err
 
 
+def test_a_tenant_has_no_more_compute_time_than_its_quota_by_any_way(layouts: LayoutFleet) -> None:
+    operator = layouts.operator
+    operator.does("set-quota", "acme", "compute=0.4")
+    assert used(operator) == 0.332
+    third = ("create-vm", "third", *ACME, *SIZE, "--gpu", "A40-8Q")
+    refused = operator.run(*third)
+    assert refused.code and "compute: 0.332 of 0.4 used, 0.166 asked" in refused.err and "compute=0.498" in refused.err
+    refused = operator.run("resize-vm", "db", *ACME, "--gpu", "2*A40-8Q")
+    assert refused.code and "compute" in refused.err
+    operator.does("stop-vm", "web", *ACME, *FORCED, "--hold", "release")
+    assert used(operator) == 0.166
+    operator.does(*third)
+    refused = operator.run("start-vm", "web", *ACME)
+    assert refused.code and "compute: 0.332 of 0.4 used" in refused.err
+    operator.does("set-quota", "acme", "compute=none")
+    operator.does("start-vm", "web", *ACME)
+    for written in ("compute=-1", "compute=50%", "compute=1e3"):
+        said = operator.run("set-quota", "acme", written)
+        assert said.code == 2 and "Traceback" not in said.err and "hint: " in said.err
+
+
+def used(operator: Operator) -> float:
+    """The compute time that acme's VMs stand for, in GPUs."""
+    found = operator.json("show-tenant", "acme")["tenant"]["quotas"]
+    return float(sum(one["used"] for one in found if one["resource"] == "compute") / 1000)
+
+
 def rows(operator: Operator) -> list[dict[str, Any]]:
     """What check-vm says about the compute time of web."""
     found = json.loads(operator.run("check-vm", "web", *ACME, "--json").out)["findings"]

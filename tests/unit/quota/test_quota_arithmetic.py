@@ -1,23 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quotas: how they are written, what is charged, what exceeds them."""
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.unit.fleet_factory import a40_host, emulated_t4, host
+from tests.unit.fleet_factory import a40_host, emulated_t4, host, intel_vf_host, vm
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import UsageError
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import Share
+from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.times import format_duration, format_time, format_time_left, parse_duration, parse_time
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota import charge
 from vgpuctl.quota.host_pools import HostPool, closed_hosts
 from vgpuctl.quota.limits import Quota, borrowed, changed, excesses, month_of
-from vgpuctl.quota.resources import format_amount, parse_assignment
+from vgpuctl.quota.resources import Resource, format_amount, parse_amount, parse_assignment, plain_amount
+from vgpuctl.scheduler.fleet import Fleet
 
 GIB = 1024
 A40_8Q = Share("0000:41:00.0", Sharing.VF_PROFILE, "A40-8Q", "0000:41:00.4", framebuffer_mib=8 * GIB)
@@ -52,12 +55,44 @@ def test_what_is_no_amount_is_refused(text: str) -> None:
 def test_a_request_is_charged_for_all_its_gpus() -> None:
     request = VmRequest("a", "acme", tuple(map(parse_gpu_request, ["2*A40-8Q", "A40-8Q", "passthrough:H100*2"])))
     charged = charge.of_request(request)
-    assert charged == {"vms": 1, "vcpus": 2, "memory": 2048, "shares:A40-8Q": 3, "cards": 2}
+    assert charged == {"vms": 1, "vcpus": 2, "memory": 2048, "shares:A40-8Q": 3, "cards": 2, "compute": 2000}
     mig = Share("0000:41:00.0", Sharing.VF_PROFILE, "A100-3-20C", "0000:41:00.5", framebuffer_mib=20 * GIB)
     card = Share("0000:51:00.0", Sharing.PASSTHROUGH, "passthrough", "0000:51:00.0", framebuffer_mib=80 * GIB)
     assert charge.of_shares([A40_8Q, mig, card]) == {
         "shares:A40-8Q": 1, "shares:A100-3-20C": 1, "cards": 1, "framebuffer": 108 * GIB, "mig-compute": 3,
+        "compute": 166 + 428 + 1000,
     }  # fmt: skip
+
+
+def test_the_compute_time_of_a_share_is_what_was_recorded_else_what_the_catalogue_knows() -> None:
+    assert charge.milli_gpus(A40_8Q) == 166
+    assert charge.milli_gpus(replace(A40_8Q, milli_gpus=250)) == 250
+    assert charge.milli_gpus(Share("0000:9a:00.0", Sharing.VF, "vf", "0000:9a:00.1")) == 1000
+    assert charge.milli_gpus(Share("0000:41:00.0", Sharing.MDEV, "Z9-1Q", "0000:41:00.0", mdev_uuid="u")) == 1000
+    (share,) = placed(intel_vf_host(vfs=7), "vf")
+    assert charge.milli_gpus(share) == 142
+    (share,) = placed(a40_host("gpu1"), "A40-16Q")
+    assert charge.milli_gpus(share) == 333
+
+
+def placed(capacity: HostCapacity, gpu: str) -> tuple[Share, ...]:
+    placement = Fleet([capacity]).place(vm(gpu))
+    assert placement is not None
+    return placement.shares
+
+
+@pytest.mark.parametrize(
+    ("written", "amount", "shown"), [("4", 4000, "4"), ("2.5", 2500, "2.5"), ("0.166", 166, "0.166")]
+)
+def test_compute_is_written_in_gpus(written: str, amount: int, shown: str) -> None:
+    assert parse_amount(Resource.COMPUTE, written) == amount
+    assert format_amount(Resource.COMPUTE, amount) == plain_amount(Resource.COMPUTE, amount) == shown
+
+
+@pytest.mark.parametrize("written", ["1e3", "-1", "nan", "25%", "0.0001", "", "1.", "9" * 10])
+def test_other_amounts_of_compute_are_refused(written: str) -> None:
+    with pytest.raises(UsageError, match="is no number of GPUs"):
+        parse_amount(Resource.COMPUTE, written)
 
 
 def test_a_share_keeps_its_part_of_the_card_from_others() -> None:

@@ -15,6 +15,7 @@ from vgpuctl.agent.wire.values import replace
 _MOST_DIGITS = 18
 # When the unit was last begun, before its program read anything: microseconds of CLOCK_MONOTONIC, 0 for never.
 _BEGUN = "InactiveExitTimestampMonotonic"
+_CLOCK_PAIRS = 3
 
 _PENDING = "it was started before its configuration was written, so that its FABRIC_MODE may be another"
 _RESTART = "`vgpuctl apply-hosts --disrupt` restarts it where its mode is declared, with no VM on its GPUs"
@@ -79,7 +80,19 @@ def read_run(host: Host) -> Tuple[Optional[bool], Optional[bool]]:
     is_active, begun_us, written = states["ActiveState"] == "active", states.get(_BEGUN, ""), host.stamp(CONFIG)
     if not begun_us.isdecimal() or len(begun_us) > _MOST_DIGITS or not int(begun_us) or written is None:
         return is_active, None
-    return is_active, written[1] / 1e9 > host.now() - host.uptime() + int(begun_us) / 1e6
+    return is_active, written[1] / 1e9 > _booted_at(host) + int(begun_us) / 1e6
+
+
+def _booted_at(host: Host) -> float:
+    """Return when the host booted by the clock of its files, never too early.
+
+    Between two clocks a busy host may do something else for a while: the pair with the shortest while counts.
+    """
+    pairs = []
+    for _ in range(_CLOCK_PAIRS):
+        uptime = host.uptime()
+        pairs.append(host.now() - uptime)
+    return min(pairs)
 
 
 def _read_failed(manager: FabricManager) -> Optional[Tuple[FailedDevice, ...]]:

@@ -9,7 +9,7 @@ from vgpuctl.errors import UsageError
 
 UNITS = (
     "vms, vcpus, memory (8GiB), cards (whole cards), framebuffer (96GiB), mig-compute (MIG compute slices), "
-    "gpu-hours (per calendar month), shares:PROFILE"
+    "compute (compute time of whole GPUs: 2.5), gpu-hours (per calendar month), shares:PROFILE"
 )
 
 guaranteed = click.option(

@@ -45,7 +45,8 @@ def command(
     """Change the quotas and the preemption policy of a tenant. Other quotas stay; `none` removes one.
 
     Resources: vms, vcpus, memory (8GiB), cards (whole cards), framebuffer (96GiB), mig-compute (MIG compute slices),
-    gpu-hours (per calendar month), shares:PROFILE. A limit below the use refuses new VMs and stops none.
+    compute (compute time of whole GPUs: 2.5), gpu-hours (per calendar month), shares:PROFILE. A limit below the use
+    refuses new VMs and stops none.
     --reclaim, --preempt and --grace set its preemption policy.
     """
     from vgpuctl.cli.forms.services import services

@@ -43,10 +43,11 @@ from vgpuctl.usecases.running.operations import may_run
 if TYPE_CHECKING:
     from vgpuctl.inventory.load import Inventory
 
-_UNITS: Mapping[str, tuple[str, int]] = {
+_UNITS: Mapping[str, tuple[str, float]] = {
     Resource.MEMORY: ("bytes", MIB),
     Resource.FRAMEBUFFER: ("bytes", MIB),
     Resource.GPU_HOURS: ("seconds", 1),
+    Resource.COMPUTE: ("gpus", 0.001),
 }
 """Unit of a resource's metric, and how many of it are one of the quota's; every other resource is counted."""
 _TRUTH_OF_SHARES = {

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from vgpuctl import catalog
 from vgpuctl.catalog.names import gpu_instance_slices
+from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.resources import SHARES, Resource
@@ -44,8 +45,17 @@ def of_request(request: VmRequest) -> dict[str, int]:
 
 
 def of_guest(request: VmRequest) -> dict[str, int]:
-    """The charge of a VM without its GPUs, for as long as it exists."""
-    return {Resource.VMS: 1, Resource.VCPUS: request.vcpus, Resource.MEMORY: request.memory_mib}
+    """The charge of a VM without its GPUs and disks, for as long as it exists."""
+    found: dict[str, int] = {Resource.VMS: 1, Resource.VCPUS: request.vcpus, Resource.MEMORY: request.memory_mib}
+    nics = len(interfaces_of(request))
+    return {**found, Resource.NICS: nics} if nics else found
+
+
+def of_new_guest(request: VmRequest) -> dict[str, int]:
+    """The charge of a VM that is created, with the disks that are made for it: the store counts them from then on."""
+    sizes = [] if request.disk is None else [request.disk.size_mib]
+    size_mib = sum(sizes) + sum(one.size_mib or 0 for one in request.data_disks)
+    return {**of_guest(request), Resource.DISK: size_mib} if size_mib else of_guest(request)
 
 
 def of_shares(shares: Iterable[Share]) -> dict[str, int]:

@@ -42,6 +42,25 @@ class Excess:
         return f"{self.resource}: {used} of {limit} used, {asked} asked"
 
 
+def room_hint(tenant: str, excess: Excess) -> str:
+    """What a tenant whose quota has no room can do."""
+    if excess.resource == Resource.GPU_HOURS:
+        return f"wait for the next month, or raise it: vgpuctl set-quota {tenant} gpu-hours=HOURS"
+    enough = format_amount(excess.resource, excess.used + excess.asked).replace(" ", "")
+    what = _GIVEN_BACK.get(excess.resource, "VMs")
+    return f"delete {what} of {tenant}, or raise it: vgpuctl set-quota {tenant} {excess.resource}={enough}"
+
+
+_GIVEN_BACK: Mapping[str, str] = {
+    Resource.DISK: "disks or VMs",
+    Resource.SNAPSHOTS: "snapshots",
+    Resource.NETWORKS: "networks",
+    Resource.PUBLIC_ADDRESSES: "gateways, floating IPs or balancers",
+    Resource.LOAD_BALANCERS: "load balancers",
+    Resource.NICS: "VMs or their network interfaces",
+}
+
+
 def excesses(quotas: Sequence[Quota], used: Amounts, asked: Amounts) -> list[Excess]:
     """Every quota that `asked` on top of `used` would exceed, by resource. Other resources are ignored.
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The units that quotas are set in: their names, how amounts are written and read.
 
-An amount is a whole number: a count, MiB for `memory` and `framebuffer`, seconds of a whole GPU for `gpu-hours`,
-thousandths of a GPU for `compute`.
+An amount is a whole number: a count, MiB for sizes (`memory`, `framebuffer`, `disk`, `snapshots`), seconds of a whole
+GPU for `gpu-hours`, thousandths of a GPU for `compute`.
 """
 
 import difflib
@@ -37,12 +37,18 @@ class Resource(StrEnum):
     FRAMEBUFFER = "framebuffer"
     MIG_COMPUTE = "mig-compute"
     COMPUTE = "compute"
+    NICS = "nics"
+    DISK = "disk"
+    SNAPSHOTS = "snapshots"
+    NETWORKS = "networks"
+    PUBLIC_ADDRESSES = "public-addresses"
+    LOAD_BALANCERS = "load-balancers"
     GPU_HOURS = "gpu-hours"
 
 
 _FORMS = ", ".join([*Resource, f"{SHARES}PROFILE", *(f"{LICENCES}{edition}" for edition in Edition)])
 _PLAIN = (*map(str, Resource), *(f"{LICENCES}{edition}" for edition in Edition))
-_SIZES = (Resource.MEMORY, Resource.FRAMEBUFFER)
+_SIZES = (Resource.MEMORY, Resource.FRAMEBUFFER, Resource.DISK, Resource.SNAPSHOTS)
 
 
 def parse_resource(name: str) -> str:

@@ -22,19 +22,26 @@ from vgpuctl.model.network import (
 )
 from vgpuctl.store import codec
 from vgpuctl.store.database import Row, given
+from vgpuctl.store.room import RoomRows
 from vgpuctl.store.tenants import TenantRows
 
 
-class NetworkRows(TenantRows):
+class NetworkRows(RoomRows, TenantRows):
     """Add, find, change and delete networks and ports."""
 
     def add_network(self, network: Network) -> None:
         """Add a network; its gateway's address is held at once.
 
-        Raises NotFound for an unknown tenant, ConcurrentChange when the tenant has a network of this name.
+        Raises NotFound for an unknown tenant, QuotaExceeded, and ConcurrentChange when the tenant has a network of this
+        name.
         """
         request = network.request
         self.tenant(request.tenant)
+        with self.within_quota(request.tenant, f"network {request.name}"):
+            self._add_network(network)
+
+    def _add_network(self, network: Network) -> None:
+        request = network.request
         self._insert(
             "networks",
             id=network.id,

@@ -11,6 +11,7 @@ from vgpuctl.model.natural_order import natural
 from vgpuctl.model.vm import VmState
 from vgpuctl.store import codec
 from vgpuctl.store.licences import LicenceRows
+from vgpuctl.store.room import RoomRows
 from vgpuctl.store.tenants import TenantRows
 from vgpuctl.store.usage import UsageRows
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 _HELD = "SELECT * FROM leases WHERE tenant = :tenant AND state <> 'gone'"
 
 
-class QuotaRows(UsageRows, TenantRows, LicenceRows):
+class QuotaRows(RoomRows, UsageRows, TenantRows, LicenceRows):
     """Set and read quotas and pools, and what a tenant uses."""
 
     def quotas(self, tenant: str) -> "list[Quota]":
@@ -59,7 +60,8 @@ class QuotaRows(UsageRows, TenantRows, LicenceRows):
         begin, _end = month_of(now)
         seconds = gpu_seconds(self.intervals(begin, now, tenant), begin, now)
         licences = {f"{LICENCES}{edition}": count for edition, count in self.licences_used(tenant).items()}
-        return charge.add(*requests, charge.of_shares(shares), licences, {Resource.GPU_HOURS: seconds})
+        hours = {str(Resource.GPU_HOURS): seconds}
+        return charge.add(*requests, charge.of_shares(shares), licences, hours, self.objects_used(tenant))
 
     def gpu_seconds_to_come(self, tenant: str) -> int:
         """Seconds of whole GPUs that the tenant's VMs with a declared time will still use in this month."""

@@ -12,17 +12,22 @@ from vgpuctl.model.volume import KEPT, Volume, VolumeKind, VolumeState
 from vgpuctl.store import codec
 from vgpuctl.store.database import Row, given
 from vgpuctl.store.events import EventRows
+from vgpuctl.store.room import RoomRows
 
 
-class VolumeRows(EventRows):
+class VolumeRows(RoomRows, EventRows):
     """Add, find, change and delete the records of volumes."""
 
     def intend_volume(self, volume: Volume) -> None:
         """Record a volume that is about to be made.
 
-        Raises ConcurrentChange when its name is recorded already, or another VM of the tenant has a data disk of its
-        label: the name of a data disk is unique within a tenant.
+        Raises QuotaExceeded, and ConcurrentChange when its name is recorded already, or another VM of the tenant has a
+        data disk of its label: the name of a data disk is unique within a tenant.
         """
+        with self.within_quota(volume.tenant, str(volume)):
+            self._intend(volume)
+
+    def _intend(self, volume: Volume) -> None:
         if volume.kind is VolumeKind.DATA:
             self._refuse_other_disk(volume)
         self._insert(
@@ -60,8 +65,11 @@ class VolumeRows(EventRows):
         )
 
     def restore_volume(self, volume: Volume) -> None:
-        """Record a volume that was found on its host as it is there. Raises as `intend_volume`."""
-        self.intend_volume(volume)
+        """Record a volume that was found on its host as it is there, whatever quotas say.
+
+        Raises ConcurrentChange as `intend_volume`.
+        """
+        self._intend(volume)
         self.set_volume_made(
             volume,
             key=volume.key or "",
@@ -107,8 +115,9 @@ class VolumeRows(EventRows):
         return self._change_volume(volume, state=VolumeState.MERGING)
 
     def set_volume_size(self, volume: Volume, capacity_bytes: int) -> Volume:
-        """Note that a volume has grown. Raises NotFound."""
-        return self._change_volume(volume, capacity_bytes=capacity_bytes)
+        """Note that a volume grows, or has another size. Raises NotFound, QuotaExceeded."""
+        with self.within_quota(volume.tenant, str(volume)):
+            return self._change_volume(volume, capacity_bytes=capacity_bytes)
 
     def _change_volume(self, volume: Volume, **values: Any) -> Volume:
         if self._update("volumes", _is(volume), **values) != 1:

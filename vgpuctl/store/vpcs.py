@@ -22,7 +22,7 @@ class VpcRows(NetworkRows):
     """Set, find and delete objects of tenants' networks."""
 
     def set_vpc_object(self, tenant: str, spec: "VpcSpec") -> str:
-        """Keep one object, by its kind and name. Returns `created`, `changed` or `unchanged`."""
+        """Keep one object, by its kind and name. Returns `created`, `changed` or `unchanged`. Raises QuotaExceeded."""
         encoded = codec.encode(spec)
         place: dict[str, Any] = {"tenant": tenant, "kind": spec.kind.value, "name": spec.key}
         for row in self._find("vpc_objects", **place):
@@ -31,7 +31,8 @@ class VpcRows(NetworkRows):
             self._update("vpc_objects", place, spec=encoded)
             return "changed"
         conflict = f"another run has just made {spec.kind} {spec.key} of tenant {tenant}"
-        self._insert("vpc_objects", conflict=conflict, **place, spec=encoded)
+        with self.within_quota(tenant, f"{spec.kind} {spec.key}"):
+            self._insert("vpc_objects", conflict=conflict, **place, spec=encoded)
         return "created"
 
     def delete_vpc_object(self, tenant: str, kind: "VpcKind", key: str) -> bool:
@@ -118,7 +119,10 @@ class VpcRows(NetworkRows):
         return {row.address: f"{row.tenant}/{row.holder}" for row in rows}
 
     def hold_external_address(self, network: "ExternalNetwork", tenant: str, holder: str) -> str:
-        """The external address that an object of a tenant holds; the lowest free one when it holds none yet."""
+        """The external address that an object of a tenant holds; the lowest free one when it holds none yet.
+
+        Raises AddressesExhausted, QuotaExceeded.
+        """
         held = self.external_addresses(network.name)
         for address, whose in held.items():
             if whose == f"{tenant}/{holder}":
@@ -127,7 +131,8 @@ class VpcRows(NetworkRows):
         if free is None:
             raise AddressesExhausted(f"external network {network.name} has no free address", hint="enlarge its pool")
         row = {"external_network": network.name, "address": free, "tenant": tenant, "holder": holder}
-        self._insert("external_addresses", conflict=f"another run has just taken {free}", **row)
+        with self.within_quota(tenant, f"an address of external network {network.name} for {holder}"):
+            self._insert("external_addresses", conflict=f"another run has just taken {free}", **row)
         return free
 
     def tenants_with_peer(self, tenant: str) -> Sequence[str]:

@@ -287,3 +287,30 @@ def test_while_ovn_is_away_nothing_is_written(operator: Operator, central: Local
         central.start()
     assert operator.json("create-gateway", "internet", "--tenant", "acme")["changed"]
     operator.does("delete-gateway", "--tenant", "acme", "--yes")
+
+
+def test_balancers_and_public_addresses_have_quotas(operator: Operator, tmp_path: Path) -> None:
+    """By the command that makes one and by the tenant's file; an address that is held already is free to keep."""
+    acme = ("--tenant", "acme")
+    balancer = ("create-load-balancer", "shop", "--network", "front", "--port", "80", "--vm", "web-1")
+    floating = ("create-floating-ip", "web-1")
+    file = tmp_path / "acme.yml"
+    file.write_text(FILE)
+    operator.does("create-gateway", "internet", *acme)
+    for resource, limit, command in (("load-balancers", 0, balancer), ("public-addresses", 1, floating)):
+        operator.does("set-quota", "acme", f"{resource}={limit}")
+        for rehearsed in ((), ("--dry-run",)):
+            refused = operator.is_refused(*command, *acme, *rehearsed)
+            assert (refused["reference"], resource in refused["message"]) == ("quota-exceeded", True), refused
+        assert f"set-quota acme {resource}={limit + 1}" in refused["hint"]
+        refused = operator.is_refused("onboard", str(file))
+        assert (refused["reference"], resource in refused["message"]) == ("quota-exceeded", True), refused
+        operator.does("create-gateway", "internet", *acme)
+        operator.does("set-quota", "acme", f"{resource}={limit + 1}")
+        operator.does(*command, *acme)
+        operator.does(*command, *acme)
+        operator.does("set-quota", "acme", f"{resource}=none")
+    found = operator.json("show-tenant", "acme")["tenant"]["quotas"]
+    assert [one["resource"] for one in found if one["limit"] is not None] == []
+    operator.does("delete-load-balancer", "shop", *acme, "--yes")
+    operator.does("delete-floating-ip", "web-1", *acme, "--yes")

@@ -95,6 +95,7 @@ def _grow(
 def _note(services: Services, vm: Vm, request: VmRequest, volume: Volume, before: int, after: int) -> None:
     with services.store.transaction() as session:
         session.set_vm_request(vm.uuid, request)
+        session.set_volume_size(volume, after)
         session.add_event(
             EventKind.DISK_RESIZED,
             vm.printed_name,

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 _UNITS: Mapping[str, tuple[str, float]] = {
     Resource.MEMORY: ("bytes", MIB),
     Resource.FRAMEBUFFER: ("bytes", MIB),
+    Resource.DISK: ("bytes", MIB),
+    Resource.SNAPSHOTS: ("bytes", MIB),
     Resource.GPU_HOURS: ("seconds", 1),
     Resource.COMPUTE: ("gpus", 0.001),
 }

@@ -10,8 +10,8 @@ from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota import charge
-from vgpuctl.quota.limits import Excess, Quota, excesses, room_for
-from vgpuctl.quota.resources import Resource, format_amount
+from vgpuctl.quota.limits import Excess, Quota, excesses, room_for, room_hint
+from vgpuctl.quota.resources import Resource
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.running.services import Services
 
@@ -39,7 +39,7 @@ def refuse_over_quota(session: Session, request: VmRequest, leases: Sequence[Lea
 
     Call it in the transaction that takes them, before they are added. is_new False: only the shares are.
     """
-    guest = charge.of_guest(request) if is_new else {}
+    guest = charge.of_new_guest(request) if is_new else {}
     _refuse(session, request, charge.add(guest, charge.of_shares(lease.share for lease in leases)), _held(leases))
 
 
@@ -55,7 +55,7 @@ def refuse_before_preemption(
 
     No VM is to be preempted for a request that its own quota then refuses. given_back: leases of the victims.
     """
-    guests = reduce(charge.add, map(charge.of_guest, requests)) if is_new else {}
+    guests = reduce(charge.add, map(charge.of_new_guest, requests)) if is_new else {}
     asked = charge.add(guests, charge.of_shares(lease.share for lease in leases))
     own = charge.of_shares(lease.share for lease in given_back if lease.tenant == requests[0].tenant)
     net = {resource: max(0, amount - own.get(resource, 0)) for resource, amount in asked.items()}
@@ -66,7 +66,7 @@ def refuse_placed_over_quota(
     session: Session, requests: Sequence[VmRequest], placements: Sequence[Placement], *, is_new: bool
 ) -> None:
     """Raise QuotaExceeded when VMs of one tenant would not fit together into its quotas where they would be placed."""
-    guests = map(charge.of_guest, requests) if is_new else ()
+    guests = map(charge.of_new_guest, requests) if is_new else ()
     asked = charge.add(*guests, *(charge.of_shares(one.shares) for one in placements))
     _refuse(session, _named_together(requests), asked, [(one.host, held) for one in placements for held in one.shares])
 
@@ -152,12 +152,5 @@ def _exceeded(request: VmRequest, found: Sequence[Excess]) -> QuotaExceeded:
     return QuotaExceeded(
         f"VM {request.name} does not fit into the quota of tenant {request.tenant}: {names}",
         context=[str(one) for one in found],
-        hint=_hint(request.tenant, found[0]),
+        hint=room_hint(request.tenant, found[0]),
     )
-
-
-def _hint(tenant: str, excess: Excess) -> str:
-    if excess.resource == Resource.GPU_HOURS:
-        return f"wait for the next month, or raise it: vgpuctl set-quota {tenant} gpu-hours=HOURS"
-    enough = format_amount(excess.resource, excess.used + excess.asked).replace(" ", "")
-    return f"delete VMs of {tenant}, or raise it: vgpuctl set-quota {tenant} {excess.resource}={enough}"

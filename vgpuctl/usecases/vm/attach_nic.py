@@ -29,6 +29,7 @@ from vgpuctl.usecases.found.find_vm import find_vm
 from vgpuctl.usecases.network.detached_ports import free_detached_ports, interface_values, port_values
 from vgpuctl.usecases.network.ports import attachments_of, check_groups, connect, network_of, on_its_host
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
+from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.running.undo import Undo
@@ -138,6 +139,7 @@ def _network(services: Services, host: HostSession, vm: Vm, interface: Interface
 def _take(services: Services, vm: Vm, new: Vm, interface: Interface, network: Network | None) -> Attachment | None:
     """Record the interface, with an address in a tenant's network."""
     with services.store.transaction() as session:
+        refuse_growth_over_quota(session, vm.request, new.request, (), ())
         session.set_vm_request(vm.uuid, new.request)
         if network is None:
             mac = host_mac(vm.uuid, interface.position)

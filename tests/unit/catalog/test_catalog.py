@@ -17,7 +17,7 @@ def test_catalog_json_is_what_the_yaml_files_say() -> None:
 def test_every_board_type_and_mig_profile_is_there() -> None:
     boards = catalog.boards().values()
     own = [board for board in boards if board.types_key == board.key]
-    assert (len(boards), sum(len(catalog.types_of(board)) for board in own)) == (87, 1176)
+    assert (len(boards), sum(len(catalog.types_of(board)) for board in own)) == (94, 1176)
     tables = {table.key: table for board in boards if (table := catalog.mig_table(board))}
     assert sum(len(table.profiles) for table in tables.values()) == 122
 
@@ -30,6 +30,10 @@ def test_every_board_type_and_mig_profile_is_there() -> None:
         (("10DE", "2235", "10de:ffff"), "nvidia-a40"),
         (("10de", "25b6", "10de:157e"), "nvidia-a2"),
         (("10de", "25b6", "0x10de:0x14a9"), "nvidia-a16"),
+        (("10de", "2bb3", "17aa:204d"), "nvidia-rtx-pro-5000-blackwell"),
+        (("10de", "2bb3", "17aa:227a"), "nvidia-rtx-pro-5000-72gb-blackwell"),
+        (("10de", "31c3", None), "nvidia-gb300"),
+        (("1002", "75a3", None), "amd-mi355x"),
         (("8086", "0bd9", None), "intel-max-1100"),
     ],
 )

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """MIG on or off (reference 5.1). A change that is pending after its step is committed by a reset."""
 
-from vgpuctl import catalog
 from vgpuctl.agent.wire.steps import DestroyGpuInstance, ResetGpu, SetMigMode
 from vgpuctl.planner.layout import shares, virtual_functions
 from vgpuctl.planner.layout.driver import is_on_vendor_driver
@@ -67,7 +66,7 @@ def _tear_down(work: GpuWork) -> None:
 
 
 def _explain_missing(work: GpuWork) -> None:
-    if not work.is_nvidia or (work.board is not None and catalog.mig_table(work.board) is None):
+    if not work.is_nvidia or (work.board is not None and not work.board.mig.capable):
         work.block("no-mig", f"{work.name} has no MIG")
     elif is_on_vendor_driver(work):
         work.differ("mig-mode", _word(True), "not told by the driver")

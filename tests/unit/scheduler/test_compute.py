@@ -1,22 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute time that is asked for: given where a GPU keeps it, refused with the layout's line elsewhere."""
 
-import random
-from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 
+from tests.proof.compute import BrokenPromise, Promise, check, run
 from tests.unit.emulated_gpu import EmulatedGpu
-from tests.unit.fleet_factory import a40_host, emulated_a40, host, intel_vf_host, leases_of, passthrough_host, t4_host
+from tests.unit.fleet_factory import a40_host, emulated_a40, host, intel_vf_host, lease, passthrough_host, t4_host
 from tests.unit.fleet_factory import vm as request_of
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import SchedulerFacts
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.compute import ComputeKind, percent_text
 from vgpuctl.model.layout import GpuLayout, GpuMatch, SchedulerPolicy, VgpuLayout
-from vgpuctl.model.lease import Lease, Share
+from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.fleet import Fleet
@@ -24,6 +23,7 @@ from vgpuctl.sharing.compute import compute_of
 from vgpuctl.sharing.declared import UNDECLARED
 
 BEST, EQUAL, FIXED = SchedulerPolicy
+HELD = Share("0000:41:00.0", Sharing.VF_PROFILE, "A40-8Q", "0000:41:00.4")
 
 
 def with_policy(capacity: HostCapacity, policy: str | None) -> HostCapacity:
@@ -110,45 +110,18 @@ def test_no_promise_reads_as_more_than_it_is(percent: float, text: str) -> None:
     assert percent_text(percent) == text
 
 
-def kept(policy: str | None, own: Share, leases: Sequence[Lease], most: int) -> Fraction:
-    """The part of its GPU that a vGPU gets when all on it want everything, by NVIDIA's words for each policy."""
-    if most == 1:
-        return Fraction(1)
-    if policy == FIXED:
-        return Fraction(1, most)
-    if policy == EQUAL:
-        return Fraction(1, sum(one.share.gpu == own.gpu for one in leases))
-    return Fraction(0)
-
-
 def test_nothing_is_given_that_a_full_gpu_does_not_keep() -> None:
-    """Generated hosts, policies and requests: each GPU is filled with others, and the least is looked at."""
-    chance = random.Random(41)
-    granted = refused = 0
-    board = catalog.board("nvidia-a40")
-    names = [one.name.removeprefix("NVIDIA ") for one in catalog.types_of(board)]
-    for _case in range(60):
-        policy = chance.choice([None, BEST, EQUAL, FIXED])
-        capacity = with_policy(mixed_a40() if policy == EQUAL and chance.random() < 0.5 else a40_host(), policy)
-        leases: list[Lease] = []
-        asked: list[tuple[Share, Fraction]] = []
-        for number in range(34):
-            name = chance.choice(names) if chance.random() < 0.5 else "A40-1Q"
-            least = chance.choice([None, 1.0, 3.1, 12.5, 16.6, 25.0, 50.0])
-            wanted = name if least is None else f"{name},compute>={least}%"
-            given = Fleet([capacity], leases).place(request_of(wanted)) if number < 6 else None
-            found = given or Fleet([capacity], leases).place(request_of("A40-1Q"))
-            if found is None:
-                refused += 1
-                continue
-            leases += leases_of(found, vm_name=f"vm-{number}")
-            if given is not None and least is not None:
-                asked.append((given.shares[0], Fraction(str(least)) / 100))
-        for share, least_part in asked:
-            known = catalog.type_by_name(board, share.profile)
-            assert known is not None
-            granted += 1
-            got = kept(policy, share, leases, known.max_instances)
-            assert got >= least_part, (policy, share.profile, float(got), float(least_part))
-    assert granted > 30
-    assert refused > 30
+    found = run(40, seed=41)
+    assert found["given"] >= 40
+    assert found["refused"] > 20
+
+
+@pytest.mark.parametrize("promise", [Promise(HELD, Fraction(1, 2), False), Promise(HELD, Fraction(0), True)])
+def test_the_proof_sees_a_promise_that_is_not_kept(promise: Promise) -> None:
+    two = [lease("gpu1", HELD), lease("gpu1", HELD, vm_name="b")]
+    equal = with_policy(a40_host(), EQUAL)
+    check(Promise(HELD, Fraction(1, 2), False), equal, two)
+    with pytest.raises(BrokenPromise):
+        check(promise, equal, [*two, lease("gpu1", HELD, vm_name="c")])
+    with pytest.raises(BrokenPromise):
+        check(promise, with_policy(a40_host(), BEST), two)

@@ -3,6 +3,7 @@
 
 import json
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -96,8 +97,20 @@ def test_a_python_that_an_upgrade_took_away_is_named_and_replaced(layouts: Layou
     assert checked(layouts)[0] == 0
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "shares.json", "vgpuctl-restore.service", "agent.pyz"])
-@pytest.mark.parametrize("damage", [None, b"", b"{\n"])
+_NAMES, _DAMAGES = ("manifest.json", "shares.json", "vgpuctl-restore.service", "agent.pyz"), (None, b"", b"{\n")
+_SOON = [*((one, None) for one in _NAMES), ("manifest.json", b"{\n"), ("shares.json", b"")]
+_LATER = pytest.mark.long(
+    "tests/e2e/layout/test_after_reboot.py::test_a_restore_that_is_gone_or_damaged_is_a_difference"
+)
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"),
+    [
+        pytest.param(*one, marks=() if one in _SOON else _LATER, id=f"{one[0]}, {one[1]!r}")
+        for one in product(_NAMES, _DAMAGES)
+    ],
+)
 def test_a_restore_that_is_gone_or_damaged_is_a_difference(
     layouts: LayoutFleet, name: str, damage: bytes | None
 ) -> None:

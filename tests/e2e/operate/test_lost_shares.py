@@ -245,7 +245,12 @@ def put(machine: MachineFolder, before: Vgpu, after: Vgpu | None) -> None:
         state.vgpus = [*(one for one in state.vgpus if one.uuid != before.uuid), *([after] if after else [])]
 
 
-@pytest.mark.parametrize("point", [1, 2, 4])
+_LATER = pytest.mark.long(
+    "tests/e2e/operate/test_lost_shares.py::test_a_network_cut_during_repair_is_found_by_the_next"
+)
+
+
+@pytest.mark.parametrize("point", [pytest.param(1, marks=_LATER), 2, pytest.param(4, marks=_LATER)])
 def test_a_network_cut_during_repair_is_found_by_the_next(
     point: int, operator: Operator, folder: lab.LabFolder, machine: MachineFolder
 ) -> None:

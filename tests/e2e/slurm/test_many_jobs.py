@@ -14,7 +14,7 @@ _LONG = pytest.mark.long("tests/e2e/slurm/test_many_jobs.py::test_many_nodes_com
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("nodes", [8, pytest.param(64, marks=_LONG)])
+@pytest.mark.parametrize("nodes", [4, pytest.param(64, marks=_LONG)])
 def test_many_nodes_come_and_go(operator: Operator, fleet_witness: FleetWitness, nodes: int) -> None:
     before = fleet_witness.state()
     operator.does("create-node-pool", "gpu", *ACME, *SIZE, "--role", "slurm", "--gpu", "A40-1Q", "--max", str(nodes))

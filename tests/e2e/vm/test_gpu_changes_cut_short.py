@@ -31,7 +31,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("case", CASES)
+_LATER = pytest.mark.long("tests/e2e/vm/test_gpu_changes_cut_short.py::test_a_change_that_is_killed_leaves_a_whole_vm")
+
+
+@pytest.mark.parametrize("case", [pytest.param(one, marks=_LATER if CASES[one][1] else ()) for one in CASES])
 def test_a_change_that_is_killed_leaves_a_whole_vm(operator: Operator, fleet_witness: FleetWitness, case: str) -> None:
     create, is_off, change = CASES[case]
 

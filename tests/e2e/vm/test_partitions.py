@@ -43,9 +43,17 @@ def create(operator: Operator, name: str, gpu: str, *more: str) -> None:
     operator.does("create-vm", name, *ACME, *SIZE, "--gpu", gpu, *more)
 
 
+_OTHER_SIZES = pytest.mark.long("tests/e2e/vm/test_partitions.py::test_a_partition_is_active_while_its_vm_runs")
+
+
 @pytest.mark.parametrize(
     ("host", "gpu", "number"),
-    [(SHARED, "passthrough:H100*2", 3), (SHARED, "passthrough", 7), (VGPU, "H100XM-80C*4", 1), (VGPU, "H100XM-80C", 7)],
+    [
+        (SHARED, "passthrough:H100*2", 3),
+        pytest.param(SHARED, "passthrough", 7, marks=_OTHER_SIZES),
+        pytest.param(VGPU, "H100XM-80C*4", 1, marks=_OTHER_SIZES),
+        (VGPU, "H100XM-80C", 7),
+    ],
 )
 def test_a_partition_is_active_while_its_vm_runs(
     operator: Operator, fleet: lab.LabFolder, host: str, gpu: str, number: int
@@ -209,7 +217,14 @@ def test_a_controller_sets_partitions_without_a_word_and_touches_no_vm(
     assert machine(fleet, SHARED).state().fabric.window_ends is None
 
 
-@pytest.mark.parametrize(("host", "gpu"), [(SHARED, "passthrough:H100*2"), (VGPU, "H100XM-80C*2")])
+_LATER = pytest.mark.long(
+    "tests/e2e/vm/test_partitions.py::test_a_command_that_is_killed_leaves_no_partition_without_its_vm"
+)
+
+
+@pytest.mark.parametrize(
+    ("host", "gpu"), [(SHARED, "passthrough:H100*2"), pytest.param(VGPU, "H100XM-80C*2", marks=_LATER)]
+)
 def test_a_command_that_is_killed_leaves_no_partition_without_its_vm(
     operator: Operator, fleet: lab.LabFolder, host: str, gpu: str
 ) -> None:

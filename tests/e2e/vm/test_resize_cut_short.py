@@ -42,7 +42,12 @@ def _whole_in(operator: Operator, text: str) -> str:
     return profile
 
 
-@pytest.mark.parametrize("runs", [True, False], ids=["running", "stopped"])
+_LATER = pytest.mark.long(
+    "tests/e2e/vm/test_resize_cut_short.py::test_a_resize_that_is_killed_anywhere_leaves_a_whole_vm"
+)
+
+
+@pytest.mark.parametrize("runs", [pytest.param(True, id="running"), pytest.param(False, id="stopped", marks=_LATER)])
 def test_a_resize_that_is_killed_anywhere_leaves_a_whole_vm(
     operator: Operator, fleet_witness: FleetWitness, *, runs: bool
 ) -> None:

@@ -73,11 +73,19 @@ def fill(capacity: HostCapacity, chance: random.Random) -> tuple[list[Promise], 
     (gpu,) = capacity.facts.gpus
     types = sorted(gpu.types, key=lambda one: one.framebuffer_mib or 0)
     names = [catalog.short_name(one.name) for one in types]
-    fleet, leases, promises, refused = Fleet([capacity]), list[Lease](), list[Promise](), 0
+    leases, promises, refused = list[Lease](), list[Promise](), 0
+    undeclared = Fleet([replace(capacity, declared=())])
+    for number in range(chance.choice((0, 0, 0, 1, 3))):  # there since before the layout was as it is
+        there = undeclared.place(request_of(names[0]))
+        if there is not None:
+            leases += leases_of(there, vm_name=f"old-{number}")
+            undeclared.take("gpu1", leases[-1:])
+    fleet = Fleet([capacity], leases)
     for number in range(_MOST):
         name, least, kind = names[0], None, None
         if number < _ASKING:
             name, least, kind = chance.choice(names), chance.choice(_LEAST), chance.choice(_KINDS)
+            least = None if kind == "best-effort" else least
         conditions = [f"compute>={least}%"] * (least is not None) + [f"compute={kind}"] * (kind is not None)
         found = fleet.place(request_of(",".join([name, *conditions])))
         is_promise = bool(conditions) and (least is not None or kind != "best-effort")

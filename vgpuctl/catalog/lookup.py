@@ -3,7 +3,7 @@
 
 import re
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 
 from vgpuctl import typed_json
@@ -38,6 +38,7 @@ def board(key: str) -> Board:
 
 
 @cache
+@lru_cache(maxsize=512)
 def board_by_pci(vendor_id: str, device_id: str, subsystem_id: str | None = None) -> Board | None:
     """The GPU model of these PCI ids, None when unknown.
 

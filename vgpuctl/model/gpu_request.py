@@ -136,6 +136,19 @@ def _with_compute(what: str, request: GpuRequest, conditions: str) -> GpuRequest
 
 
 def _with_wanted(what: str, request: GpuRequest, how: str, written: str) -> GpuRequest:
+    """Add a condition on compute time. Raises UsageError for a second one of its kind, and where two contradict."""
+    if (request.minimum_compute_percent if how == ">=" else request.compute) is not None:
+        raise UsageError(f"{what} names compute{how} twice", hint="leave one of them out")
+    made = _with_condition(what, request, how, written)
+    if made.compute is ComputeKind.BEST_EFFORT and made.minimum_compute_percent is not None:
+        raise UsageError(
+            f"{what}: compute={ComputeKind.BEST_EFFORT} promises no part of a GPU, and compute>= asks for one",
+            hint=f"leave one of them out, or write compute={ComputeKind.AT_LEAST}",
+        )
+    return made
+
+
+def _with_condition(what: str, request: GpuRequest, how: str, written: str) -> GpuRequest:
     if how == ">=":
         return replace(request, minimum_compute_percent=parse_percent(written, what=f"{what}: compute"))
     if written not in tuple(ComputeKind):

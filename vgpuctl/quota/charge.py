@@ -30,10 +30,10 @@ _WHOLE = 1000
 
 
 def of_request(request: VmRequest) -> dict[str, int]:
-    """The known part of a VM's charge before it is placed: framebuffer and MIG compute only where named."""
+    """The known part of a new VM's charge before it is placed: framebuffer and MIG compute only where named."""
     from vgpuctl.sharing.kinds import asks_for_card
 
-    amounts: Counter[str] = Counter(of_guest(request))
+    amounts: Counter[str] = Counter(of_new_guest(request))
     for gpu in request.gpus:
         if asks_for_card(gpu):
             amounts[Resource.CARDS] += gpu.count

@@ -55,7 +55,7 @@ _GIVEN_BACK: Mapping[str, str] = {
     Resource.DISK: "disks or VMs",
     Resource.SNAPSHOTS: "snapshots",
     Resource.NETWORKS: "networks",
-    Resource.PUBLIC_ADDRESSES: "gateways, floating IPs or balancers",
+    Resource.PUBLIC_ADDRESSES: "gateways or floating IPs",
     Resource.LOAD_BALANCERS: "load balancers",
     Resource.NICS: "VMs or their network interfaces",
 }

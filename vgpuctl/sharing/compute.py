@@ -7,6 +7,7 @@ vGPUs that run, so that a full GPU gives each the least; best effort promises no
 instance has its compute slices alone. Nobody documents what equal VFs of other makers get.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
@@ -19,9 +20,9 @@ from vgpuctl.model.layout import SchedulerPolicy, VgpuLayout
 from vgpuctl.model.lease import Share
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.declared import UNDECLARED, Declared
-from vgpuctl.sharing.gpu_state import framebuffer_of, max_instances_of
+from vgpuctl.sharing.gpu_state import max_instances_of
 from vgpuctl.sharing.kind import Takes
-from vgpuctl.sharing.kinds import kind_of
+from vgpuctl.sharing.kinds import existing_vgpus, kind_of
 from vgpuctl.sharing.offer import Refusal
 
 _ALL_SLICES = 7
@@ -56,10 +57,11 @@ def _guaranteed(part: Fraction, why: str) -> Compute:
     return Compute(ComputeKind.GUARANTEED, part, part, why)
 
 
-def compute_of(share: Share, gpu: Gpu, declared: Declared) -> Compute:
+def compute_of(share: Share, gpu: Gpu, declared: Declared, beside: Collection[str] = ()) -> Compute:
     """What a share has on this GPU as its host shows it: whoever comes beside it, as long as its state stays.
 
-    declared: by the host's layout, which limits the types that may come beside it.
+    declared: by the host's layout, which limits the types that may come beside it. beside: types of vGPUs that are
+    promised there already, by their short names; those that the host shows are counted in any case.
     """
     takes = kind_of(share.sharing).takes
     if takes is Takes.CARD:
@@ -70,7 +72,7 @@ def compute_of(share: Share, gpu: Gpu, declared: Declared) -> Compute:
     board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     if catalog.is_mig_backed(share.profile):
         return _in_instance(share.profile, board)
-    return _time_sliced(share, gpu, board, declared)
+    return _time_sliced(share, gpu, board, declared, beside)
 
 
 def _in_instance(profile: str, board: catalog.Board | None) -> Compute:
@@ -86,7 +88,9 @@ def _in_instance(profile: str, board: catalog.Board | None) -> Compute:
     return _guaranteed(part, f"a GPU instance with {slices} of {whole} compute slices")
 
 
-def _time_sliced(share: Share, gpu: Gpu, board: catalog.Board | None, declared: Declared) -> Compute:
+def _time_sliced(
+    share: Share, gpu: Gpu, board: catalog.Board | None, declared: Declared, beside: Collection[str]
+) -> Compute:
     offered = next((one for one in gpu.types if catalog.short_name(one.name) == share.profile), None)
     known = None if board is None else catalog.type_by_name(board, share.profile)
     most = max_instances_of(offered, board) if offered is not None else None if known is None else known.max_instances
@@ -103,21 +107,25 @@ def _time_sliced(share: Share, gpu: Gpu, board: catalog.Board | None, declared: 
         return _unpromised(part, f"its vGPUs have the scheduler {policy}")
     if not gpu.heterogeneous:
         return Compute(ComputeKind.AT_LEAST, part, part, f"scheduler {policy}, up to {most} vGPUs")
-    beside = _most_in_all(gpu, board, declared)
-    if beside is None:
+    in_all = _most_in_all(gpu, board, declared, beside)
+    if in_all is None:
         return _unpromised(part, "nobody knows how many vGPUs of mixed sizes it takes")
-    why = f"scheduler {policy}, up to {beside} vGPUs of mixed sizes"
-    return Compute(ComputeKind.AT_LEAST, part, Fraction(1, beside), why)
+    why = f"scheduler {policy}, up to {in_all} vGPUs of mixed sizes"
+    return Compute(ComputeKind.AT_LEAST, part, Fraction(1, in_all), why)
 
 
-def _most_in_all(gpu: Gpu, board: catalog.Board | None, declared: Declared) -> int | None:
-    """How many vGPUs at most run on a GPU of mixed sizes: as many as of the smallest type that its layout allows."""
+def _most_in_all(gpu: Gpu, board: catalog.Board | None, declared: Declared, beside: Collection[str]) -> int | None:
+    """How many vGPUs at most run on a GPU of mixed sizes: as many as of the smallest type that may be there.
+
+    Those are the types that its layout allows, and those of vGPUs that are there already.
+    """
     layout = None if declared.entry is None else declared.entry.layout
     allowed = layout.types if isinstance(layout, VgpuLayout) else ()
+    there = {one.type_id for one in existing_vgpus(gpu)}
     counts = [
         max_instances_of(one, board)
         for one in gpu.types
-        if (not allowed or catalog.short_name(one.name) in allowed) and framebuffer_of(one, board)
+        if not allowed or catalog.short_name(one.name) in {*allowed, *beside} or one.type_id in there
     ]
     known = [one for one in counts if one]
     return max(known) if known and len(known) == len(counts) else None
@@ -129,28 +137,31 @@ def with_milli_gpus(share: Share, gpu: Gpu) -> Share:
     return share if part is None else replace(share, milli_gpus=int(part * 1000))
 
 
-def refuse_compute(request: GpuRequest, share: Share, gpu: Gpu, declared: Declared, host: str) -> Refusal | None:
+def refuse_compute(
+    request: GpuRequest, share: Share, gpu: Gpu, declared: Declared, host: str, beside: Collection[str] = ()
+) -> Refusal | None:
     """Say why a share on this GPU has not the compute time that is asked for; None when it has."""
     if not request.wants_compute:
         return None
     kind, wanted = request.compute or ComputeKind.AT_LEAST, request.minimum_compute_percent
-    found = compute_of(share, gpu, declared)
-    if not found.kind.covers(kind):
-        return Refusal(
-            Code.COMPUTE_PROMISE,
-            f"it promises {share.profile} {found}, and {kind} is asked for",
-            _remedy(share, gpu, declared, host, kind),
-        )
-    if wanted is not None and found.promised * 100 < Fraction(str(wanted)):
-        return Refusal(
-            Code.COMPUTE_PROMISE,
-            f"it promises {share.profile} {found}, and {percent_text(wanted)} are asked for",
-            "ask for less, or for a larger type",
-        )
-    return None
+    found = compute_of(share, gpu, declared, beside)
+    least = Fraction(str(wanted or 0)) / 100
+    if found.kind.covers(kind) and found.promised >= least:
+        return None
+    promises = f"it promises {share.profile} {found}"
+    if wanted is not None and (found.kind.covers(kind) or (found.part or least) < least):
+        remedy = _remedy(share, gpu, declared, host, found, kind)
+        if (found.part or least) < least:
+            remedy = "ask for less, or for a larger type"
+        return Refusal(Code.COMPUTE_PROMISE, f"{promises}, and {percent_text(wanted)} are asked for", remedy)
+    remedy = _remedy(share, gpu, declared, host, found, kind)
+    return Refusal(Code.COMPUTE_PROMISE, f"{promises}, and {kind} is asked for", remedy)
 
 
-def _remedy(share: Share, gpu: Gpu, declared: Declared, host: str, kind: ComputeKind) -> str | None:
+def _remedy(share: Share, gpu: Gpu, declared: Declared, host: str, found: Compute, kind: ComputeKind) -> str:
+    where = host if declared.entry is None else f"{host} ({declared.entry.origin})"
+    if found.kind.covers(kind):  # a GPU of mixed sizes, which smaller vGPUs may share
+        return f"allow larger types alone for it (`types`) in the layout of {where}, or ask for less"
     if kind_of(share.sharing).takes is not Takes.VGPU or catalog.is_mig_backed(share.profile):
         return "ask for a whole card, a vGPU with a GPU instance of its own, or no compute time"
     policy = SchedulerPolicy.EQUAL_SHARE
@@ -158,5 +169,4 @@ def _remedy(share: Share, gpu: Gpu, declared: Declared, host: str, kind: Compute
         if gpu.heterogeneous:
             return "fixed-share goes with equal sizes alone: ask for `compute=at-least`, or for a MIG-backed type"
         policy = SchedulerPolicy.FIXED_SHARE
-    where = host if declared.entry is None else f"{host} ({declared.entry.origin})"
     return f"declare `scheduler: {{policy: {policy}}}` for it in the layout of {where} and run `vgpuctl apply-hosts`"

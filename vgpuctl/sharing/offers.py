@@ -45,8 +45,10 @@ def ask(share_request: ShareRequest, state: GpuState) -> Answer:
 
 def _with_compute(share_request: ShareRequest, offers: list[Offer], state: GpuState) -> Answer:
     """The offers that are promised the compute time that is asked for; without any, why the largest is not."""
+    beside = {one.name for one in state.vgpus if one.name is not None}
     refusals = [
-        refuse_compute(share_request.request, one.share, state.gpu, state.declared, state.host) for one in offers
+        refuse_compute(share_request.request, one.share, state.gpu, state.declared, state.host, beside)
+        for one in offers
     ]
     kept = [one for one, refusal in zip(offers, refusals, strict=True) if refusal is None]
     return kept or next((one for one in reversed(refusals) if one is not None), offers)

@@ -5,7 +5,7 @@ Nothing else adds such rows, so that no command and no number of runs at once ge
 """
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from vgpuctl.store.rows import Rows
 
@@ -44,19 +44,33 @@ class RoomRows(Rows):
         Raises QuotaExceeded when that takes more than a quota that has a limit; then the transaction must end. A tenant
         that is above a limit already may still add what takes nothing of that resource.
         """
-        limits = {row.resource: row.most for row in self._find("quotas", tenant=tenant) if row.most is not None}
+        limits = self._limits(tenant)
         before = self.objects_used(tenant) if limits else {}
         yield
         after = self.objects_used(tenant) if limits else {}
-        grown = {resource: used for resource, used in after.items() if used > before.get(resource, 0)}
-        over = sorted(resource for resource, used in grown.items() if resource in limits and used > limits[resource])
-        if over:
-            from vgpuctl.errors import QuotaExceeded
-            from vgpuctl.quota.limits import Excess, room_hint
+        _refuse(tenant, what, limits, before, after)
 
-            found = [Excess(one, before.get(one, 0), after[one] - before.get(one, 0), limits[one]) for one in over]
-            raise QuotaExceeded(
-                f"{what} does not fit into the quota of tenant {tenant}: {', '.join(over)}",
-                context=[str(one) for one in found],
-                hint=room_hint(tenant, found[0]),
-            )
+    def require_room(self, tenant: str, resource: str, amount: int, what: str) -> None:
+        """Raise QuotaExceeded when a tenant has no room for so much more. what: for the error."""
+        limits, used = self._limits(tenant), self.objects_used(tenant)
+        _refuse(tenant, what, limits, used, {**used, resource: used.get(resource, 0) + amount})
+
+    def _limits(self, tenant: str) -> dict[str, int]:
+        return {row.resource: row.most for row in self._find("quotas", tenant=tenant) if row.most is not None}
+
+
+def _refuse(
+    tenant: str, what: str, limits: Mapping[str, int], before: Mapping[str, int], after: Mapping[str, int]
+) -> None:
+    grown = {resource: used for resource, used in after.items() if used > before.get(resource, 0)}
+    over = sorted(resource for resource, used in grown.items() if resource in limits and used > limits[resource])
+    if over:
+        from vgpuctl.errors import QuotaExceeded
+        from vgpuctl.quota.limits import Excess, room_hint
+
+        found = [Excess(one, before.get(one, 0), after[one] - before.get(one, 0), limits[one]) for one in over]
+        raise QuotaExceeded(
+            f"{what} does not fit into the quota of tenant {tenant}: {', '.join(over)}",
+            context=[str(one) for one in found],
+            hint=room_hint(tenant, found[0]),
+        )

@@ -115,9 +115,8 @@ class VolumeRows(RoomRows, EventRows):
         return self._change_volume(volume, state=VolumeState.MERGING)
 
     def set_volume_size(self, volume: Volume, capacity_bytes: int) -> Volume:
-        """Note that a volume grows, or has another size. Raises NotFound, QuotaExceeded."""
-        with self.within_quota(volume.tenant, str(volume)):
-            return self._change_volume(volume, capacity_bytes=capacity_bytes)
+        """Note that a volume has grown. Raises NotFound."""
+        return self._change_volume(volume, capacity_bytes=capacity_bytes)
 
     def _change_volume(self, volume: Volume, **values: Any) -> Volume:
         if self._update("volumes", _is(volume), **values) != 1:

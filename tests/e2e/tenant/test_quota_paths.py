@@ -113,3 +113,22 @@ def test_no_command_takes_more_than_the_quota(
     finally:
         operator.run("delete-network", "more", *ACME, "--yes")
         operator.does("set-quota", "acme", f"{resource}=none")
+
+
+def test_what_a_tenant_has_already_is_not_asked_for_again(filled: tuple[Operator, Path]) -> None:
+    """A VM that comes back has its disks, at the limit too; what does not fit is told before anything is built."""
+    operator, _file = filled
+    operator.does("create-vm", "back", *ACME, *VM)
+    operator.does("set-quota", "acme", "disk=128MiB")
+    try:
+        operator.does("delete-vm", "back", *ACME, "--yes", "--timeout", "0", "--keep-disk", "1d")
+        assert operator.is_refused("create-vm", "more", *ACME, *VM)["reference"] == "quota-exceeded"
+        operator.does("restore-vm", "back", *ACME)
+        operator.does("delete-vm", "back", *ACME, "--yes", "--timeout", "0")
+        refused = operator.is_refused("create-vm", "more", *ACME, *VM, "--count", "2", "--gang")
+        assert refused["reference"] == "quota-exceeded" and "128 MiB asked" in refused["context"][0], refused
+        assert operator.is_refused("create-vm", "more", *ACME, *PLAIN, "--disk", "256MiB", "--queue")["exit_code"] == 9
+        explained = operator.json("explain-vm", "more", *ACME, *PLAIN, "--disk", "96MiB", "--gpu", "none")[0]
+        assert (explained["fits"], "disk" in explained["quota"]) == (False, True)
+    finally:
+        operator.does("set-quota", "acme", "disk=none")

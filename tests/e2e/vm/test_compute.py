@@ -106,6 +106,39 @@ def test_a_tenant_has_no_more_compute_time_than_its_quota_by_any_way(layouts: La
         assert said.code == 2 and "Traceback" not in said.err and "hint: " in said.err
 
 
+def test_a_vm_keeps_its_compute_time_wherever_it_goes(tmp_path: Path) -> None:
+    """sim-002 has room and does not keep it; a move, a drain and a reservation know that before anything stops."""
+    fleet = layout_fleet(tmp_path, 3, "a40")
+    try:
+        operator, fixed = fleet.operator, vgpus("fixed-share")
+        fleet.declare(sim_001=fixed, sim_002=vgpus("best-effort"), sim_003=fixed)
+        operator.does("apply-hosts")
+        operator.does("create-tenant", "acme")
+        operator.does("cordon-host", "sim-003", "--reason", "later")
+        operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "A40-8Q,compute=guaranteed")
+        operator.does("reserve", "now", *ACME, "--gpu", "A40-8Q,compute>=15%", "--from", "now", "--until", "2099-01-01")
+        refused = operator.run("move-vm", "web", *ACME, "--dry-run")
+        assert refused.code and "guaranteed is asked for" in refused.err, refused.err
+        found = operator.json("explain-vm", "web", *ACME, "--move")[0]["verdicts"]
+        told = {one["host"]: one["verdict"]["kind"] for one in found}
+        assert told["sim-002"] == "blocked", found
+        operator.does("uncordon-host", "sim-003")
+        operator.does("drain-host", "sim-001", "--reason", "x", "--shutdown-timeout", "0", "--yes")
+        assert [one["vm"]["host"] for one in operator.json("list-vms")] == ["sim-003"]
+        assert operator.json("show-vm", "web", *ACME)["vm"]["request"]["gpus"][0]["compute"] == "guaranteed"
+        operator.does("uncordon-host", "sim-001")
+        fleet.declare(sim_001=vgpus("best-effort"), sim_002=fixed, sim_003=vgpus("best-effort"))
+        planned = operator.run("plan-hosts", "-l", "sim-003")
+        assert "guaranteed is asked for" in planned.out + planned.err, planned.out
+        operator.delete_all_vms()
+        fleet.declare(**dict.fromkeys(("sim_001", "sim_002", "sim_003"), vgpus("best-effort")))
+        operator.does("apply-hosts")
+        refused = operator.run("create-vm", "more", *ACME, *SIZE, "--reservation", "now")
+        assert refused.code and "reserve anew" in refused.err and refused.err.count("placing again") <= 1, refused.err
+    finally:
+        lab.simulated.down(folder=fleet.folder)
+
+
 def used(operator: Operator) -> float:
     """The compute time that acme's VMs stand for, in GPUs."""
     found = operator.json("show-tenant", "acme")["tenant"]["quotas"]

@@ -5,9 +5,12 @@ import pytest
 
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.errors import UsageError
+from vgpuctl.model.compute import ComputeKind
 from vgpuctl.model.gpu_request import GpuRequest, Monitors, parse_gpu_request
 from vgpuctl.model.units import format_mib, parse_mib
 from vgpuctl.model.vm import check_name
+
+GUARANTEED = ComputeKind.GUARANTEED
 
 
 @pytest.mark.parametrize(
@@ -26,6 +29,11 @@ from vgpuctl.model.vm import check_name
         ("memory=8GiB", GpuRequest("memory=8GiB", exact_memory_mib=8192)),
         ("2*memory>=48GiB", GpuRequest("2*memory>=48GiB", 2, minimum_memory_mib=49152)),
         ("monitors=3x2560x1440", GpuRequest("monitors=3x2560x1440", monitors=Monitors(3, 2560, 1440))),
+        ("A40-8Q,compute>=15%", GpuRequest("A40-8Q,compute>=15%", profile="A40-8Q", minimum_compute_percent=15.0)),
+        (
+            "passthrough*2,compute=guaranteed",
+            GpuRequest("passthrough*2,compute=guaranteed", 2, sharing=Sharing.PASSTHROUGH, compute=GUARANTEED),
+        ),
         (" memory>=16GiB,series=Q*3 ", GpuRequest("memory>=16GiB,series=Q*3", 3, minimum_memory_mib=16384, series="Q")),
     ],
 )
@@ -39,6 +47,9 @@ def test_every_form_is_understood(text: str, wanted: GpuRequest) -> None:
         *("", "*", "0*A40-8Q", "17*A40-8Q", "2*A40*2", "a:", ":b", "A40;reboot", "memory>16", "series=X"),
         *("0*memory>=8GiB", "17*memory>=8GiB", "2*memory>=8GiB*2", "2*", "*2", "2*=", "memory>=2*8GiB"),
         *("monitors=3", "monitors=3x2560", "monitors>=3x2560x1440", "monitors=axbxc", "a:b:c", "passthrough:"),
+        *("A40-8Q,compute>=10%,compute>=20%", "compute=guaranteed,compute=at-least", "A40-8Q,", "A40-8Q,memory>=8GiB"),
+        *("A40-8Q,compute=best-effort,compute>=5%", "compute>=5%,compute=best-effort", "A40-8Q,compute>=0%"),
+        *("A40-8Q,compute>=101%", "A40-8Q,compute>=30", "A40-8Q,compute>=0.3", "A40-8Q,compute>=30 %", "compute=most"),
         "9" * 50 + "*memory>=8GiB",
     ],
 )

@@ -20,7 +20,7 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.sharing.compute import compute_of
-from vgpuctl.sharing.declared import UNDECLARED
+from vgpuctl.sharing.declared import UNDECLARED, Declared
 
 BEST, EQUAL, FIXED = SchedulerPolicy
 HELD = Share("0000:41:00.0", Sharing.VF_PROFILE, "A40-8Q", "0000:41:00.4")
@@ -81,6 +81,23 @@ def test_another_says_what_it_promises_and_what_would_promise_more(
     assert {one.code for one in answer} == {"compute-promise"}
     assert said in answer[0].reason
     assert remedy in (answer[0].remedy or "")
+
+
+def test_smaller_vgpus_that_are_there_already_take_their_part() -> None:
+    """From before the layout allowed larger types alone: promised by the store, then seen by the host."""
+    capacity = with_policy(mixed_a40("A40-16Q", "A40-24Q"), EQUAL)
+    wanted = request_of("A40-16Q,compute>=30%")
+    assert Fleet([capacity]).place(wanted) is not None
+    small = replace(HELD, profile="A40-2Q", framebuffer_mib=2048)
+    answer = explain(wanted, [capacity], [lease("gpu1", small)])
+    assert not isinstance(answer, Placement)
+    assert answer[0].code == "compute-promise" and "larger types alone" in (answer[0].remedy or "")
+    (gpu,) = capacity.facts.gpus
+    type_id = next(one.type_id for one in gpu.types if one.name.endswith("A40-2Q"))
+    seen = replace(gpu, vfs=(replace(gpu.vfs[0], current_type=type_id), *gpu.vfs[1:]))
+    entry = Declared(capacity.declared[0])
+    assert compute_of(replace(HELD, profile="A40-16Q"), seen, entry).promised == Fraction(1, 24)
+    assert compute_of(replace(HELD, profile="A40-16Q"), gpu, entry).promised == Fraction(1, 3)
 
 
 def test_the_line_of_the_layout_is_named() -> None:

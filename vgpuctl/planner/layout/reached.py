@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu, HostFacts, MigFacts, VgpuType, VirtualFunction
+from vgpuctl.agent.wire.facts import Gpu, HostFacts, MigFacts, SchedulerFacts, VgpuType, VirtualFunction
 from vgpuctl.model.layout import (
     HostLayout,
     MigLayout,
@@ -48,6 +48,9 @@ def _reached(gpu: Gpu, layout: HostLayout) -> Gpu:
         mig=None if gpu.mig is None else replace(gpu.mig, current=False, pending=False, instances=()),
         mig_mode=None if gpu.mig_mode is None else "disabled",
     )
+    if isinstance(declared, VgpuLayout | MigVgpuLayout) and declared.scheduler is not None:
+        wanted = declared.scheduler
+        empty = replace(empty, scheduler=SchedulerFacts(str(wanted.policy), wanted.time_slice_us))
     if isinstance(declared, VgpuLayout):
         is_mixed = gpu.heterogeneous if declared.size_mode is None else declared.size_mode is SizeMode.MIXED
         return _with_vgpus(replace(empty, heterogeneous=is_mixed), gpu, ())

@@ -11,7 +11,9 @@ from vgpuctl.guests.live.domain import LiveChange
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.units import MIB, format_mib
 from vgpuctl.model.vm import Vm, VmRequest
-from vgpuctl.model.volume import Volume, VolumeKind
+from vgpuctl.model.volume import Volume, VolumeKind, wanted_volumes
+from vgpuctl.quota.resources import Resource
+from vgpuctl.store.session import Session
 from vgpuctl.usecases.disk.snapshots import fact_of, refuse_snapshots
 from vgpuctl.usecases.disk.tenant_disks import no_such_disk
 from vgpuctl.usecases.domain.definition import refuse_fixed
@@ -95,7 +97,8 @@ def _grow(
 def _note(services: Services, vm: Vm, request: VmRequest, volume: Volume, before: int, after: int) -> None:
     with services.store.transaction() as session:
         session.set_vm_request(vm.uuid, request)
-        session.set_volume_size(volume, after)
+        if after > before:
+            _refuse_over_quota(session, vm, volume)
         session.add_event(
             EventKind.DISK_RESIZED,
             vm.printed_name,
@@ -105,6 +108,22 @@ def _note(services: Services, vm: Vm, request: VmRequest, volume: Volume, before
             before={"bytes": before},
             after={"bytes": after},
         )
+
+
+def _refuse_over_quota(session: Session, vm: Vm, volume: Volume) -> None:
+    """Raise QuotaExceeded when what disks of the tenant are to grow by does not fit; others may grow just now too.
+
+    A volume keeps its recorded size until it has grown: that is how one is known again after a kill.
+    """
+    tenant = vm.request.tenant
+    recorded = {one.name: one.capacity_bytes or 0 for one in session.volumes(tenant=tenant)}
+    coming = sum(
+        max(0, (wanted.capacity_bytes or 0) - recorded[wanted.name])
+        for other in session.vms(tenant=tenant)
+        for wanted in wanted_volumes(other)
+        if wanted.name in recorded
+    )
+    session.require_room(tenant, Resource.DISK, -(-coming // MIB), str(volume))
 
 
 def _volume(services: Services, vm: Vm, name: str | None) -> Volume:

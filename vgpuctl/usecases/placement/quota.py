@@ -34,12 +34,20 @@ def refuse_for_ever(session: Session, *requests: VmRequest) -> None:
         raise _exceeded(_named_together(requests), found)
 
 
-def refuse_over_quota(session: Session, request: VmRequest, leases: Sequence[Lease], *, is_new: bool = True) -> None:
+def refuse_over_quota(
+    session: Session,
+    request: VmRequest,
+    leases: Sequence[Lease],
+    *,
+    is_new: bool = True,
+    has_disks: bool = False,
+) -> None:
     """Raise QuotaExceeded when the VM with these leases does not fit into its tenant's quotas.
 
-    Call it in the transaction that takes them, before they are added. is_new False: only the shares are.
+    Call it in the transaction that takes them, before they are added. is_new False: only the shares are. has_disks: a
+    new VM has its disks already, which count as used.
     """
-    guest = charge.of_new_guest(request) if is_new else {}
+    guest = (charge.of_guest if has_disks else charge.of_new_guest)(request) if is_new else {}
     _refuse(session, request, charge.add(guest, charge.of_shares(lease.share for lease in leases)), _held(leases))
 
 
@@ -122,7 +130,7 @@ def quota_room(session: Session, request: VmRequest, placement: Placement | None
     if not quotas:
         return {}
     held = () if placement is None else placement.shares
-    asked = charge.add(charge.of_guest(request), charge.of_shares(held)) if held else charge.of_request(request)
+    asked = charge.add(charge.of_new_guest(request), charge.of_shares(held)) if held else charge.of_request(request)
     shares = [] if placement is None else [(placement.host, one) for one in held]
     return room_for(quotas, *_with_hours(session, request, quotas, asked, shares))
 

@@ -16,7 +16,7 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.times import format_duration, format_time, format_time_left
 from vgpuctl.model.vm import Vm, VmRequest, VmState, printed_name
-from vgpuctl.planner.plan import check_rules
+from vgpuctl.planner.plan import check_compute, check_rules
 from vgpuctl.scheduler.calendar import Booking
 from vgpuctl.scheduler.explain import rejections_of
 from vgpuctl.scheduler.fleet import Fleet
@@ -116,14 +116,15 @@ def placement_of(
 def refuse_closed_shares(reservation: Reservation | None, capacities: Sequence[HostCapacity]) -> list[HostCapacity]:
     """Return the hosts.
 
-    Raises NoCapacity when a GPU that was promised must not be handed out by its host's rules, or when those that were
-    promised together compute in no partition of their NVSwitch fabric.
+    Raises NoCapacity when a GPU that was promised must not be handed out by its host's rules, keeps the compute time no
+    more that was asked for, or when those that were promised together compute in no partition of their NVSwitch fabric.
     """
     for host in capacities:
         if reservation is None or host.name != reservation.host:
             continue
-        for held in reservation.shares:
-            refusal = check_rules(held, host.facts, host.rules)
+        asked = [gpu for gpu in reservation.gpus for _ in range(gpu.count)]
+        for gpu, held in zip(asked, reservation.shares, strict=True):
+            refusal = check_rules(held, host.facts, host.rules) or check_compute(held, gpu, host.facts, host.rules)
             if refusal is not None:
                 raise NoCapacity(
                     f"reservation {reservation.name} has {held.profile} on {held.gpu} of {host.name}: {refusal}",

@@ -84,9 +84,12 @@ def check_leases(
     leases = [replace(lease, share=as_numbered_now(lease.share, facts)) for lease in leases]
     for lease in leases:
         surprise = check_share(lease.share, facts, rules)
-        surprise = surprise or check_compute(lease.share, wanted.get(lease.index), facts, rules)
         if surprise is not None:
             raise ConcurrentChange(f"{describe_share(lease)} of {rules.host} is no longer free: {surprise}")
+        missing = check_compute(lease.share, wanted.get(lease.index), facts, rules)
+        if missing is not None:
+            where = f"{describe_share(lease)} of {rules.host}"
+            raise ConcurrentChange(f"{where} has not the compute time that is asked for: {missing}")
     surprise = check_partition((lease.share for lease in leases), facts)
     if surprise is not None:
         raise ConcurrentChange(f"the GPUs on {rules.host} serve no VM together any more: {surprise}")

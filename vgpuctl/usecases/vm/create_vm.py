@@ -31,7 +31,12 @@ from vgpuctl.usecases.observed.failed_hosts import on_host
 from vgpuctl.usecases.observed.guest_driver import with_image_driver
 from vgpuctl.usecases.observed.observations import note_state
 from vgpuctl.usecases.placement.queue_entries import find_waiting, wait_for_turn
-from vgpuctl.usecases.placement.quota import refuse_early, refuse_for_ever, refuse_over_quota
+from vgpuctl.usecases.placement.quota import (
+    refuse_early,
+    refuse_for_ever,
+    refuse_over_quota,
+    refuse_placed_over_quota,
+)
 from vgpuctl.usecases.placement.reservations import use_now
 from vgpuctl.usecases.placement.usable_hosts import why_never
 from vgpuctl.usecases.running.services import Services
@@ -356,6 +361,8 @@ def _reserve(
     operation = "create-vm" if len(members) == 1 else CREATE_GANG
     taken = []
     with services.store.transaction() as session:
+        if len(members) > 1:
+            refuse_placed_over_quota(session, [one.request for one in members], placements, is_new=True)
         for one, member, there in zip(begun, members, placements, strict=True):
             leases = leases_of(one.vm, there)
             refuse_over_quota(session, member.request, leases)

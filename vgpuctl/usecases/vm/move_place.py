@@ -8,6 +8,7 @@ from typing import TypeVar
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import NoCapacity, StateError, VgpuctlError
+from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.host_parts import missing_parts, parts_needed
 from vgpuctl.model.lease import Lease, Share, without_leaving
@@ -223,9 +224,18 @@ def equal_gpus(vm: Vm, leases: Sequence[Lease], facts: HostFacts | None) -> tupl
     """
     if not leases:
         return vm.request.gpus
+    asked = {one.position: one for one in placed_gpus(vm.request.gpus)}
     return tuple(
-        catalog.read_gpu_request(_equal(one.share, facts)) for one in sorted(leases, key=lambda one: one.index)
+        _with_compute(catalog.read_gpu_request(_equal(one.share, facts)), asked.get(one.index))
+        for one in sorted(leases, key=lambda one: one.index)
     )
+
+
+def _with_compute(equal: GpuRequest, asked: GpuRequest | None) -> GpuRequest:
+    """The request with the compute time that the VM asks for, wherever it goes."""
+    if asked is None or not asked.wants_compute:
+        return equal
+    return replace(equal, minimum_compute_percent=asked.minimum_compute_percent, compute=asked.compute)
 
 
 def _equal(share: Share, facts: HostFacts | None) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compute time that a VM asks for: refused, declared, given, looked at, and lost with the layout that kept it."""
 
+import dataclasses
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -126,6 +127,11 @@ def test_a_vm_keeps_its_compute_time_wherever_it_goes(tmp_path: Path) -> None:
         operator.does("drain-host", "sim-001", "--reason", "x", "--shutdown-timeout", "0", "--yes")
         assert [one["vm"]["host"] for one in operator.json("list-vms")] == ["sim-003"]
         assert operator.json("show-vm", "web", *ACME)["vm"]["request"]["gpus"][0]["compute"] == "guaranteed"
+        elsewhere = dataclasses.replace(operator, database=f"sqlite:///{tmp_path}/other.db")
+        elsewhere.does("create-tenant", "acme")
+        elsewhere.does("adopt-host", "sim-003", "--vm", "acme.web=acme/web")
+        assert elsewhere.json("show-vm", "web", *ACME)["vm"]["request"]["gpus"][0]["compute"] == "guaranteed"
+        assert [one["verdict"] for one in rows(elsewhere)] == ["kept"]
         operator.does("uncordon-host", "sim-001")
         fleet.declare(sim_001=vgpus("best-effort"), sim_002=fixed, sim_003=vgpus("best-effort"))
         planned = operator.run("plan-hosts", "-l", "sim-003")

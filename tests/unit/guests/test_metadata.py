@@ -59,6 +59,21 @@ def test_labels_that_somebody_edited_are_an_error(written: str) -> None:
         replace(CASES["mdev"].metadata, request=f'{{"labels":{written}}}').labels()
 
 
+def test_what_a_vm_asked_for_is_read_for_adoption() -> None:
+    text = '{"gpus":[{"text":"2*A40-8Q,compute>=15%","count":2,"profile":"A40-8Q"},{"text":"passthrough"}]}'
+    asked = replace(CASES["mdev"].metadata, request=text).asked_gpus()
+    assert [(one.text, one.minimum_compute_percent, one.position) for one in asked] == [
+        ("A40-8Q,compute>=15%", 15.0, 0), ("A40-8Q,compute>=15%", 15.0, 1), ("passthrough", None, 2),
+    ]  # fmt: skip
+    assert replace(CASES["mdev"].metadata, request="{}").asked_gpus() == ()
+
+
+@pytest.mark.parametrize("written", ["[1]", '["A40-8Q"]', '[{"text":5}]', '[{"text":"a,compute>=x"}]', '[{"a":1}]'])
+def test_gpus_that_somebody_edited_are_an_error(written: str) -> None:
+    with pytest.raises(GuestError, match=r"the GPUs of VM web-1 of tenant acme in its metadata cannot be read"):
+        replace(CASES["mdev"].metadata, request=f'{{"gpus":{written}}}').asked_gpus()
+
+
 def test_a_domain_is_read_with_its_host_devices() -> None:
     fact = domain_fact(render_domain(CASES["several_kinds"]), DomainState.RUNNING)
     assert fact.name == "acme.web-1"

@@ -13,6 +13,8 @@ from xml.etree import ElementTree
 from vgpuctl.agent.wire.strict_json import JsonRefused, read_strict_json
 from vgpuctl.errors import GuestError, UsageError
 from vgpuctl.guests.xml_reader import read_whole, read_xml
+from vgpuctl.model.gpu_positions import placed_gpus
+from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request
 from vgpuctl.model.labels import Labels, check_labels, parse_label_key, parse_label_value
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm, VmRequest
@@ -66,6 +68,17 @@ class DomainMetadata:
                 f"the labels of VM {self.vm_name} of tenant {self.tenant} in its metadata cannot be read", hint=_EDITED
             ) from broken
         return labels
+
+    def asked_gpus(self) -> tuple[GpuRequest, ...]:
+        """What the VM asked for, one request for each GPU in their order. Raises GuestError when it cannot be read."""
+        written = self.request_fields().get("gpus", [])
+        try:
+            texts = [one["text"] for one in written] if isinstance(written, list) else []
+            return placed_gpus([parse_gpu_request(text) for text in texts])
+        except (UsageError, TypeError, KeyError, AttributeError) as broken:
+            raise GuestError(
+                f"the GPUs of VM {self.vm_name} of tenant {self.tenant} in its metadata cannot be read", hint=_EDITED
+            ) from broken
 
 
 def domain_metadata(vm: Vm, leases: Sequence[Lease]) -> DomainMetadata:

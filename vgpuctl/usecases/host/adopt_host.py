@@ -3,19 +3,21 @@
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.catalog import read_gpu_request
 from vgpuctl.errors import GuestError, StateError, UsageError
+from vgpuctl.guests.domain.metadata import DomainMetadata
 from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState, network_interfaces
 from vgpuctl.guests.facts.domain_shape import domain_shape
 from vgpuctl.guests.libvirtd.networks import LibvirtNetworks
 from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
 from vgpuctl.local_files import make_folder, write_file
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.host_constraints import HostRules
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.lease import Lease, LeaseState, Share
@@ -255,7 +257,7 @@ class _Domains:
         request = VmRequest(
             name,
             tenant,
-            gpus=tuple(read_gpu_request(one.profile) for one in shares),
+            gpus=_asked(domain.metadata, shares),
             vcpus=shape.vcpus,
             memory_mib=shape.memory_mib,
             network=None,
@@ -350,3 +352,15 @@ def save_layout(adoption: Adoption, path: Path) -> bool:
     make_folder(path.parent, "the folder of the host's layout")
     write_file(path, adoption.text, "the host's layout")
     return True
+
+
+def _asked(metadata: DomainMetadata | None, shares: Sequence[Share]) -> tuple[GpuRequest, ...]:
+    """A request for each share; of a VM of vgpuctl with the compute time that it asked for. Raises GuestError."""
+    found = [read_gpu_request(one.profile) for one in shares]
+    asked = () if metadata is None else metadata.asked_gpus()
+    if len(asked) != len(found):
+        return tuple(found)
+    return tuple(
+        replace(one, minimum_compute_percent=own.minimum_compute_percent, compute=own.compute)
+        for one, own in zip(found, asked, strict=True)
+    )

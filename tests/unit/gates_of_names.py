@@ -9,6 +9,7 @@ NAMES = [
         "parse_gpu_request",
         "model/gpu_request.py",
         "catalog/profile_names.py:read_gpu_request",
+        "guests/domain/metadata.py:asked_gpus",  # what it asked for was in normal form then; the names are not used
     ),
     guarded(
         "each entry of a request for GPUs has the one reader",
@@ -21,7 +22,7 @@ NAMES = [
         "cli/vm/resize_vm.py:_size",
         "scheduler/advice/replayed_fleet.py:small_vm",
         "scheduler/advice/room.py:with_profile",
-        "usecases/host/adopt_host.py:_vm",
+        "usecases/host/adopt_host.py:_asked",
         "usecases/found/known_profiles.py:refuse_unknown_resources",
         "usecases/vm/fitting_profiles.py:fitting_profiles",
         "usecases/vm/move_place.py:equal_gpus",

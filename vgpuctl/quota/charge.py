@@ -100,7 +100,8 @@ def compute_slices(held: Share) -> int:
 def milli_gpus(held: Share) -> int:
     """Thousandths of its GPU's compute time that a share stands for.
 
-    Of one that was placed before this was recorded as the catalogue knows its type; a whole GPU where it does not.
+    Of a MIG-backed one, and one that was placed before this was recorded, as the catalogue knows its type; a whole GPU
+    where it does not.
     """
     from vgpuctl.sharing.kind import Takes
     from vgpuctl.sharing.kinds import kind_of
@@ -110,13 +111,12 @@ def milli_gpus(held: Share) -> int:
     if kind_of(held.sharing).takes is not Takes.VGPU:
         return _WHOLE
     slices = compute_slices(held)
-    counts = [
-        known.max_instances
-        for board in catalog.boards_with_type(held.profile)
-        if (known := catalog.type_by_name(board, held.profile)) is not None and known.max_instances
-    ]
+    types = [catalog.type_by_name(board, held.profile) for board in catalog.boards_with_type(held.profile)]
+    known = [one for one in types if one is not None]
     if slices:
-        return _WHOLE * min(slices, MIG_COMPUTE_SLICES) // MIG_COMPUTE_SLICES
+        beside = min((one.max_per_gi or 1 for one in known), default=1)
+        return _WHOLE * min(slices, MIG_COMPUTE_SLICES) // MIG_COMPUTE_SLICES // beside
+    counts = [one.max_instances for one in known if one.max_instances]
     return _WHOLE // min(counts) if counts else _WHOLE
 
 

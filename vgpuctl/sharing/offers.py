@@ -1,9 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One GPU's answer to one wanted share: the kind that the request names is asked, or the vGPU kind that the GPU has."""
 
-from dataclasses import replace
-
-from vgpuctl.sharing.compute import refuse_compute, with_milli_gpus
+from vgpuctl.sharing.compute import refuse_compute
 from vgpuctl.sharing.declared import refuse_use
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import SharingKind
@@ -35,8 +33,6 @@ def ask(share_request: ShareRequest, state: GpuState) -> Answer:
         answer = _on_terms(kind, share_request, answer, state)
     if not isinstance(answer, Refusal) and share_request.request.wants_compute:
         answer = _with_compute(share_request, answer, state)
-    if not isinstance(answer, Refusal):
-        answer = [replace(one, share=with_milli_gpus(one.share, state.gpu)) for one in answer]
     if (state.fabric is not None or share_request.partition is not None) and not isinstance(answer, Refusal):
         answer = _in_partitions(share_request, answer, state)
     reason = refuse_use(state.declared, VGPU_LAYOUTS if sharing is None else kind_of(sharing).layouts)

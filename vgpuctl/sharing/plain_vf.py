@@ -141,6 +141,7 @@ class PlainVf(BoundByLibvirt):
             function=function,
             framebuffer_mib=memory // len(gpu.vfs) or None,
             numa_node=numa_node(gpu),
+            milli_gpus=1000 // len(gpu.vfs),
         )
 
     def _refuse_kind(self, state: GpuState) -> Refusal | None:

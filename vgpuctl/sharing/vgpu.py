@@ -17,7 +17,7 @@ from vgpuctl.model.vgpu_params import VgpuParams, params_text
 from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.declared import Declared, refuse_type, refuse_use
-from vgpuctl.sharing.gpu_state import BY_USE, GpuState, framebuffer_of
+from vgpuctl.sharing.gpu_state import BY_USE, GpuState, framebuffer_of, max_instances_of
 from vgpuctl.sharing.guest_drivers import refuse_guest_driver
 from vgpuctl.sharing.hot_plug import HotPlug, PlugTime
 from vgpuctl.sharing.kind import Takes
@@ -254,6 +254,7 @@ class Vgpu(ABC):
 
     def _offer(self, offered: VgpuType, function: str, state: GpuState) -> Offer:
         size = framebuffer_of(offered, state.board)
+        most = max_instances_of(offered, state.board)
         carries = any(held.framebuffer_mib == size for held in state.vgpus)
         return Offer(
             Share(
@@ -266,6 +267,7 @@ class Vgpu(ABC):
                 numa_node=numa_node(state.gpu),
                 placement_start=first_start(offered, state),
                 board=catalog.board_beside(catalog.short_name(offered.name), state.board),
+                milli_gpus=None if most is None or catalog.is_mig_backed(offered.name) else 1000 // most,
             ),
             (size or 0, 0 if carries else 1, left_after(offered, state)),
         )

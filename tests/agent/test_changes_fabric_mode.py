@@ -4,6 +4,7 @@ refused, and restored at boot."""
 
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -207,24 +208,22 @@ def test_a_host_that_is_busy_between_two_looks_at_its_clocks_has_no_restart_pend
 ) -> None:
     machine = machine_of(tmp_path)
     assert machine.done(TO_SHARED) and machine.done(RESTART)
-    now, waits = machine.host.now, [0.2, 0.2]
 
-    def after_a_while() -> float:
-        told = now()
-        time.sleep(waits.pop() if waits else 0)
-        return told
+    def slow(clock: Callable[[], float]) -> Callable[[], float]:
+        """The clock, after which the host does something else for a while, but for the third look."""
+        waits = [0.2, 0.2]
 
-    monkeypatch.setattr(machine.host, "now", after_a_while)
-    assert fabric.read_run(machine.host) == (True, False)
-    monkeypatch.undo()
-    uptime, waits = machine.host.uptime, [0.2, 0.2]
+        def look() -> float:
+            told = clock()
+            time.sleep(waits.pop() if waits else 0)
+            return told
 
-    def a_while_later() -> float:
-        told = uptime()
-        time.sleep(waits.pop() if waits else 0)
-        return told
+        return look
 
-    monkeypatch.setattr(machine.host, "uptime", a_while_later)
+    with monkeypatch.context() as patched:
+        patched.setattr(machine.host, "now", slow(machine.host.now))
+        assert fabric.read_run(machine.host) == (True, False)
+    monkeypatch.setattr(machine.host, "uptime", slow(machine.host.uptime))
     time.sleep(0.05)
     config_of(machine).touch()
     assert fabric.read_run(machine.host) == (True, True)

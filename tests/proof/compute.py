@@ -37,7 +37,7 @@ _ASKING, _MOST = 6, 40
 
 @dataclass(frozen=True)
 class Promise:
-    """What was given. least: the part of the GPU; whether it must not depend on neighbours."""
+    """A share that was given. least: its part of the GPU. is_guaranteed: it must not depend on neighbours."""
 
     share: Share
     least: Fraction

@@ -157,7 +157,7 @@ def _with_condition(what: str, request: GpuRequest, how: str, written: str) -> G
 
 
 def _counted(text: str) -> tuple[str, str] | None:
-    """The count as it is written, `1` for none, and the rest; None for a text that is no request.
+    """The count as it is written, `1` where none is, and the rest; None for any other text.
 
     A count behind a name stands before the conditions: `A40-8Q*2,compute>=25%`.
     """

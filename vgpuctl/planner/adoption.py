@@ -27,7 +27,6 @@ from vgpuctl.planner.layout.shares import name_of
 from vgpuctl.planner.layout.work import NVIDIA
 from vgpuctl.planner.mig_geometry import devices_of, instances_of, parts_of
 from vgpuctl.sharing.bound_by_libvirt import VFIO_PCI
-from vgpuctl.sharing.compute import with_milli_gpus
 from vgpuctl.sharing.kinds import KINDS, existing_vgpus, takes_card
 from vgpuctl.sharing.occupancy import ExistingVgpu
 
@@ -102,7 +101,7 @@ def _recognised(device: str, beside: Sequence[str], facts: HostFacts) -> Share |
         for kind in KINDS:
             found = kind.recognise(device, beside, gpu)
             if found is not None:
-                return found if isinstance(found, str) else with_milli_gpus(found, gpu)
+                return found
     return f"its mdev {device} does not exist" if "-" in device else None
 
 

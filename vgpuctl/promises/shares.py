@@ -197,7 +197,7 @@ def compute(promised: Promised, seen: Witnessed) -> RowAnswers:
 
 
 def compute_promise(promised: Promised, seen: Witnessed) -> RowAnswers:
-    """What the GPU's scheduler or instance gives each share for which compute time was asked."""
+    """The compute time of each share that asks for some, by its GPU's scheduler or its GPU instance."""
     wanted = {one.position: one for one in placed_gpus(promised.vm.request.gpus)}
     for lease in promised.leases:
         request, share, facts = wanted.get(lease.index), lease.share, seen.kernel
@@ -211,10 +211,12 @@ def compute_promise(promised: Promised, seen: Witnessed) -> RowAnswers:
             yield not_looked(share.profile, request.compute_text, f"{share.gpu} could not be read")
             continue
         declared = declared_of(gpu, facts.gpus, promised.declared)
-        refusal = refuse_compute(request, share, gpu, declared, lease.host)
-        found = str(compute_of(share, gpu, declared))
-        remedy = (refusal and refusal.remedy) or _COMPUTE
-        yield RowAnswer(share.profile, refusal is None, request.compute_text, found, remedy=remedy)
+        found, refusal = compute_of(share, gpu, declared), refuse_compute(request, share, gpu, declared, lease.host)
+        if not found.is_read:
+            yield not_looked(share.profile, request.compute_text, found.why)
+            continue
+        remedy = (refusal and refusal.remedy) or ""
+        yield RowAnswer(share.profile, refusal is None, request.compute_text, str(found), remedy=remedy)
 
 
 def guest_driver(promised: Promised, seen: Witnessed) -> RowAnswers:

@@ -43,7 +43,7 @@ class Excess:
 
 
 def room_hint(tenant: str, excess: Excess) -> str:
-    """What a tenant whose quota has no room can do."""
+    """The ways out for a tenant whose quota would be exceeded."""
     if excess.resource == Resource.GPU_HOURS:
         return f"wait for the next month, or raise it: vgpuctl set-quota {tenant} gpu-hours=HOURS"
     enough = format_amount(excess.resource, excess.used + excess.asked).replace(" ", "")

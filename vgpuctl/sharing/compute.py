@@ -19,7 +19,7 @@ from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.layout import SchedulerPolicy, VgpuLayout
 from vgpuctl.model.lease import Share
 from vgpuctl.sharing.codes import Code
-from vgpuctl.sharing.declared import UNDECLARED, Declared
+from vgpuctl.sharing.declared import Declared
 from vgpuctl.sharing.gpu_state import max_instances_of
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import existing_vgpus, kind_of
@@ -31,16 +31,18 @@ _ALL_SLICES = 7
 
 @dataclass(frozen=True)
 class Compute:
-    """What a share has of its GPU's compute time.
+    """The compute time of its GPU that a share has.
 
     kind: how it is promised. part: of the GPU, 0 to 1, that its type or instance stands for; None where nobody knows.
-    promised: the part that is promised, 0 to 1, none to a share of the kind best-effort. why: in words.
+    promised: the part that is promised, 0 to 1, 0 for the kind best-effort. why: in words. is_read: False where the
+    scheduler was not told, so that the share may have more.
     """
 
     kind: ComputeKind
     part: Fraction | None
     promised: Fraction
     why: str
+    is_read: bool = True
 
     def __str__(self) -> str:
         if not self.promised:
@@ -58,7 +60,7 @@ def _guaranteed(part: Fraction, why: str) -> Compute:
 
 
 def compute_of(share: Share, gpu: Gpu, declared: Declared, beside: Collection[str] = ()) -> Compute:
-    """What a share has on this GPU as its host shows it: whoever comes beside it, as long as its state stays.
+    """The compute time of a share on a GPU in the state that its host shows, whoever comes beside it.
 
     declared: by the host's layout, which limits the types that may come beside it. beside: types of vGPUs that are
     promised there already, by their short names; those that the host shows are counted in any case.
@@ -100,7 +102,8 @@ def _time_sliced(
     if most == 1:
         return _guaranteed(part, "no other vGPU goes beside it")
     if policy is None:
-        return _unpromised(part, "its driver does not tell the scheduler of its vGPUs")
+        why = "its driver does not tell the scheduler of its vGPUs"
+        return replace(_unpromised(part, why), is_read=False)
     if policy == SchedulerPolicy.FIXED_SHARE:
         return _guaranteed(part, f"scheduler {policy}, up to {most} vGPUs")
     if policy != SchedulerPolicy.EQUAL_SHARE:
@@ -117,10 +120,12 @@ def _time_sliced(
 def _most_in_all(gpu: Gpu, board: catalog.Board | None, declared: Declared, beside: Collection[str]) -> int | None:
     """How many vGPUs at most run on a GPU of mixed sizes: as many as of the smallest type that may be there.
 
-    Those are the types that its layout allows, and those of vGPUs that are there already.
+    Those are the types that its layout allows, and those of vGPUs that are there already; all of them while a VF could
+    not be read, which may carry any.
     """
     layout = None if declared.entry is None else declared.entry.layout
-    allowed = layout.types if isinstance(layout, VgpuLayout) else ()
+    is_unread = any(one.problem is not None for one in gpu.vfs)
+    allowed = layout.types if isinstance(layout, VgpuLayout) and not is_unread else ()
     there = {one.type_id for one in existing_vgpus(gpu)}
     counts = [
         max_instances_of(one, board)
@@ -129,12 +134,6 @@ def _most_in_all(gpu: Gpu, board: catalog.Board | None, declared: Declared, besi
     ]
     known = [one for one in counts if one]
     return max(known) if known and len(known) == len(counts) else None
-
-
-def with_milli_gpus(share: Share, gpu: Gpu) -> Share:
-    """The share with the part of the GPU's compute time that it stands for, whatever is promised of it."""
-    part = compute_of(share, gpu, UNDECLARED).part
-    return share if part is None else replace(share, milli_gpus=int(part * 1000))
 
 
 def refuse_compute(
@@ -148,14 +147,15 @@ def refuse_compute(
     least = Fraction(str(wanted or 0)) / 100
     if found.kind.covers(kind) and found.promised >= least:
         return None
-    promises = f"it promises {share.profile} {found}"
-    if wanted is not None and (found.kind.covers(kind) or (found.part or least) < least):
-        remedy = _remedy(share, gpu, declared, host, found, kind)
-        if (found.part or least) < least:
-            remedy = "ask for less, or for a larger type"
-        return Refusal(Code.COMPUTE_PROMISE, f"{promises}, and {percent_text(wanted)} are asked for", remedy)
+    is_small = found.part is not None and found.part < least
+    is_of_size = wanted is not None and (is_small or found.kind.covers(kind))
+    asked = f"{percent_text(wanted or 0)} are" if is_of_size else f"{kind} is"
     remedy = _remedy(share, gpu, declared, host, found, kind)
-    return Refusal(Code.COMPUTE_PROMISE, f"{promises}, and {kind} is asked for", remedy)
+    return Refusal(
+        Code.COMPUTE_PROMISE,
+        f"it promises {share.profile} {found}, and {asked} asked for",
+        "ask for less, or for a larger type" if is_small else remedy,
+    )
 
 
 def _remedy(share: Share, gpu: Gpu, declared: Declared, host: str, found: Compute, kind: ComputeKind) -> str:

@@ -254,7 +254,6 @@ class Vgpu(ABC):
 
     def _offer(self, offered: VgpuType, function: str, state: GpuState) -> Offer:
         size = framebuffer_of(offered, state.board)
-        most = max_instances_of(offered, state.board)
         carries = any(held.framebuffer_mib == size for held in state.vgpus)
         return Offer(
             Share(
@@ -267,7 +266,7 @@ class Vgpu(ABC):
                 numa_node=numa_node(state.gpu),
                 placement_start=first_start(offered, state),
                 board=catalog.board_beside(catalog.short_name(offered.name), state.board),
-                milli_gpus=None if most is None or catalog.is_mig_backed(offered.name) else 1000 // most,
+                milli_gpus=_milli_gpus(offered, state.board),
             ),
             (size or 0, 0 if carries else 1, left_after(offered, state)),
         )
@@ -293,7 +292,14 @@ class Vgpu(ABC):
             framebuffer_mib=size if size is not None or known is None else known.fb_mib,
             numa_node=numa_node(gpu),
             board=catalog.board_beside(name, board),
+            milli_gpus=None if offered is None else _milli_gpus(offered, board),
         )
+
+
+def _milli_gpus(offered: VgpuType, board: catalog.Board | None) -> int | None:
+    """Thousandths of the GPU that a time-sliced type stands for; None of a MIG-backed one, whose name tells it."""
+    most = max_instances_of(offered, board)
+    return None if not most or catalog.is_mig_backed(offered.name) else 1000 // most
 
 
 def refuse_without_vgpu(share_request: ShareRequest, state: GpuState) -> Refusal:

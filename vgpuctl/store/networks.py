@@ -22,11 +22,11 @@ from vgpuctl.model.network import (
 )
 from vgpuctl.store import codec
 from vgpuctl.store.database import Row, given
-from vgpuctl.store.room import RoomRows
+from vgpuctl.store.object_quotas import ObjectQuotaRows
 from vgpuctl.store.tenants import TenantRows
 
 
-class NetworkRows(RoomRows, TenantRows):
+class NetworkRows(ObjectQuotaRows, TenantRows):
     """Add, find, change and delete networks and ports."""
 
     def add_network(self, network: Network) -> None:

@@ -11,7 +11,7 @@ from vgpuctl.model.natural_order import natural
 from vgpuctl.model.vm import VmState
 from vgpuctl.store import codec
 from vgpuctl.store.licences import LicenceRows
-from vgpuctl.store.room import RoomRows
+from vgpuctl.store.object_quotas import ObjectQuotaRows
 from vgpuctl.store.tenants import TenantRows
 from vgpuctl.store.usage import UsageRows
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _HELD = "SELECT * FROM leases WHERE tenant = :tenant AND state <> 'gone'"
 
 
-class QuotaRows(RoomRows, UsageRows, TenantRows, LicenceRows):
+class QuotaRows(ObjectQuotaRows, UsageRows, TenantRows, LicenceRows):
     """Set and read quotas and pools, and what a tenant uses."""
 
     def quotas(self, tenant: str) -> "list[Quota]":

@@ -12,10 +12,10 @@ from vgpuctl.model.volume import KEPT, Volume, VolumeKind, VolumeState
 from vgpuctl.store import codec
 from vgpuctl.store.database import Row, given
 from vgpuctl.store.events import EventRows
-from vgpuctl.store.room import RoomRows
+from vgpuctl.store.object_quotas import ObjectQuotaRows
 
 
-class VolumeRows(RoomRows, EventRows):
+class VolumeRows(ObjectQuotaRows, EventRows):
     """Add, find, change and delete the records of volumes."""
 
     def intend_volume(self, volume: Volume) -> None:

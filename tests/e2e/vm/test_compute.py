@@ -152,6 +152,6 @@ def used(operator: Operator) -> float:
 
 
 def rows(operator: Operator) -> list[dict[str, Any]]:
-    """What check-vm says about the compute time of web."""
+    """The rows of check-vm about the compute time of web."""
     found = json.loads(operator.run("check-vm", "web", *ACME, "--json").out)["findings"]
     return [one for one in found if one["row"] == "compute-promise"]

@@ -8,5 +8,5 @@ from vgpuctl.cli.frame import command_line
 
 @pytest.fixture(autouse=True)
 def _new_command_line() -> None:
-    """What an earlier test of this process chose, or told the command line to do, is forgotten."""
+    """Forget the choices of an earlier test of this process."""
     command_line.begin()

@@ -146,7 +146,7 @@ def _print_summary(planned: "Sequence[PlannedHost]", *, silent: int) -> None:
 
 
 def _disturbs(steps: "Sequence[PlannedStep]") -> str | None:
-    """What steps disturb, in words; None when nothing."""
+    """The VMs, vGPUs and links that steps disturb, in words; None without any."""
     from vgpuctl.cli.shown.layout_output import disturbed_in_words
 
     someone = disturbed_in_words({each for step in steps for each in step.disturbs})

@@ -45,8 +45,9 @@ def command(
     """Change the quotas and the preemption policy of a tenant. Other quotas stay; `none` removes one.
 
     Resources: vms, vcpus, memory (8GiB), cards (whole cards), framebuffer (96GiB), mig-compute (MIG compute slices),
-    compute (compute time of whole GPUs: 2.5), gpu-hours (per calendar month), shares:PROFILE, disk and snapshots
-    (100GiB), nics, networks, public-addresses, load-balancers. A limit below the use refuses more and takes nothing.
+    compute (compute time of whole GPUs: 2.5), gpu-hours (per calendar month), shares:PROFILE. Disks and networks: disk
+    and snapshots (100GiB), nics, networks, public-addresses, load-balancers.
+    A limit below the use refuses more and takes nothing.
     --reclaim, --preempt and --grace set its preemption policy.
     """
     from vgpuctl.cli.forms.services import services

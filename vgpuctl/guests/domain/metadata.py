@@ -70,7 +70,7 @@ class DomainMetadata:
         return labels
 
     def asked_gpus(self) -> tuple[GpuRequest, ...]:
-        """What the VM asked for, one request for each GPU in their order. Raises GuestError when it cannot be read."""
+        """The requests of the VM, one for each GPU in their order. Raises GuestError when they cannot be read."""
         written = self.request_fields().get("gpus", [])
         try:
             texts = [one["text"] for one in written] if isinstance(written, list) else []

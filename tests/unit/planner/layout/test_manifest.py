@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host restores at boot is the same whoever has its cards just now."""
+"""The manifest of a boot is the same whoever has the host's cards just now."""
 
 from dataclasses import replace
 

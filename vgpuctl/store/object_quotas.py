@@ -28,7 +28,7 @@ _USED = " UNION ALL ".join(
 _IN_BYTES = ("disk", "snapshots")
 
 
-class RoomRows(Rows):
+class ObjectQuotaRows(Rows):
     """Count disks, snapshots, networks and what is in them, and refuse more than a tenant's quotas have room for."""
 
     def objects_used(self, tenant: str) -> dict[str, int]:

@@ -83,3 +83,5 @@ def test_a_guarantee_without_a_limit_refuses_nothing(acme: Store) -> None:
     with acme.transaction() as session:
         session.set_quotas("acme", [Quota("disk", None, 10 * 1024)])
     intend(acme, volume(500))
+    with acme.reading() as session:
+        assert session.used("acme")["disk"] == 500 * 1024

@@ -29,6 +29,7 @@ from vgpuctl_lab.simulated.libvirt_xml import (
     domain_type,
     nodes_kib_of,
     pages_of,
+    with_chosen_firmware,
     with_type,
 )
 from vgpuctl_lab.simulated.libvirtd_connection import LibvirtdConnection
@@ -40,7 +41,8 @@ from vgpuctl_lab.simulated.volumes import VolumeContents
 LIST_INACTIVE = 2
 _LIST_ACTIVE, _LIST_AUTOSTART, _LIST_ALL = 1, 1 << 10, 0
 STATE_RUNNING, STATE_PAUSED, STATE_SHUTOFF = 1, 3, 5
-XML_SECURE_MIGRATABLE, XML_INACTIVE = 1 | 1 << 3, 1 << 1
+_XML_MIGRATABLE = 1 << 3
+XML_SECURE_MIGRATABLE, XML_INACTIVE = 1 | _XML_MIGRATABLE, 1 << 1
 IMAGE_SUFFIX = ".save"
 """Of the file beside a definition that keeps a saved domain."""
 # Flags that the test driver's undefine knows: managed save and snapshot metadata.
@@ -173,7 +175,11 @@ class HostDomains:
         if answer.status != Status.OK:
             return packet.reply(answer.body, answer.status)
         xml, _ = read_text(answer.body)
-        wanted = self._types.get(read_domain(packet.body).uuid, "kvm")
+        reader = Reader(packet.body)
+        domain = reader.domain()
+        if reader.number() & _XML_MIGRATABLE:
+            xml = with_chosen_firmware(xml, await self.xml_of(domain))
+        wanted = self._types.get(domain.uuid, "kvm")
         return packet.reply(text(with_type(xml, wanted)))
 
     async def xml_of(self, domain: DomainName, flags: int = 0) -> str:

@@ -7,6 +7,8 @@ from xml.etree import ElementTree
 from vgpuctl_lab.simulated.machine.domains import HostDevice
 
 _UNITS = {"bytes": 1, "b": 1, "KiB": 1 << 10, "k": 1 << 10, "MiB": 1 << 20, "M": 1 << 20, "GiB": 1 << 30, "G": 1 << 30}
+_CODE = "/usr/share/OVMF/OVMF_CODE_4M.fd"
+_SECURE_CODE = "/usr/share/OVMF/OVMF_CODE_4M.ms.fd"
 _DOMAIN_TYPE = re.compile(r"<domain\b[^>]*?\btype=(['\"])(\w+)\1")
 
 
@@ -25,6 +27,28 @@ def with_type(xml: str, wanted: str) -> str:
     """The domain as one of another type."""
     match = _DOMAIN_TYPE.search(xml)
     return xml if match is None else xml[: match.start(2)] + wanted + xml[match.end(2) :]
+
+
+def with_chosen_firmware(migratable: str, defined: str) -> str:
+    """The migratable XML of a domain with the file of its firmware, if libvirt chooses that.
+
+    QEMU's driver has chosen the file when it formats this XML. The test driver never does. Both leave
+    `firmware='efi'` out since libvirt 11, and refuse such a domain without a file (libvirt error 35).
+    defined: its XML as it was written.
+    """
+    system, said = (ElementTree.fromstring(xml).find("os") for xml in (migratable, defined))
+    if system is None or said is None or system.get("firmware") or said.get("firmware") != "efi":
+        return migratable
+    is_secure = said.find("firmware/feature[@name='secure-boot'][@enabled='yes']") is not None
+    attributes = {"readonly": "yes", "type": "pflash"} | ({"secure": "yes"} if is_secure else {})
+    loader = ElementTree.Element("loader", attributes)
+    loader.text = _SECURE_CODE if is_secure else _CODE
+    return re.sub(
+        r"(?:\s*<loader\b[^>]*/>)?(\s*)(<nvram\b|<boot\b|</os>)",
+        lambda found: f"{found[1]}{ElementTree.tostring(loader, encoding='unicode')}{found[1]}{found[2]}",
+        migratable,
+        count=1,
+    )
 
 
 def devices_of(xml: str) -> list[HostDevice]:

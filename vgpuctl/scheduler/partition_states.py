@@ -110,11 +110,7 @@ class _FabricNow:
             PartitionGpu(one.module, self._address(one.module), one.links, one.most_links)
             for one in sorted(partition.gpus, key=lambda one: one.module)
         )
-        why = [
-            f"module {one.module} has lost {one.most_links - one.links} of {one.most_links} NVLinks"
-            for one in gpus
-            if one.links < one.most_links and len(gpus) > 1
-        ]
+        why = list(partition.lost_links)
         holder = self._holder({one.address for one in gpus})
         vm = None
         if holder and (partition.is_active or all(one.state is LeaseState.RUNNING for one in holder)):

@@ -291,6 +291,7 @@ def test_a_reservation_whose_partition_lost_links_is_refused_with_what_to_do(
         assert "cancel the reservation and reserve anew" in refused.err
         assert refused.err.count("placing again") == 1  # as its hosts were read before, it fitted
         assert active(fleet, SHARED) == []
+        assert "modules 1, 3, module 1 has lost 2 of 18 NVLinks" in operator.does("show-reservation", "soon", *ACME).out
     finally:
         operator.does("cancel-reservation", "soon", *ACME, "--yes")
 

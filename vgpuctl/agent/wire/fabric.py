@@ -42,6 +42,16 @@ class FabricPartition:
         """Its GPUs by their numbers."""
         return frozenset(gpu.module for gpu in self.gpus)
 
+    @property
+    def lost_links(self) -> Tuple[str, ...]:
+        """Its GPUs that have lost NVLinks, in words. A GPU alone needs none."""
+        gpus = sorted(self.gpus, key=lambda one: one.module) if len(self.gpus) > 1 else ()
+        return tuple(
+            f"module {one.module} has lost {one.most_links - one.links} of {one.most_links} NVLinks"
+            for one in gpus
+            if one.links < one.most_links
+        )
+
 
 @dataclass(frozen=True)
 class FailedDevice:

@@ -8,8 +8,9 @@ if TYPE_CHECKING:
 
 
 def partition_text(partition: "FabricPartition") -> str:
-    """`partition 3 of modules 1, 3`: its number, and which GPUs of the baseboard it connects."""
-    return f"partition {partition.number} of modules {', '.join(map(str, sorted(partition.modules)))}"
+    """`partition 3 of modules 1, 3`: its number, which GPUs of the baseboard it connects, and which of them fail."""
+    modules = ", ".join(map(str, sorted(partition.modules)))
+    return ", ".join((f"partition {partition.number} of modules {modules}", *partition.lost_links))
 
 
 def with_partition(shares: str, partition: "FabricPartition | None") -> str:

@@ -110,10 +110,13 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-    """A worker's emulated host rests after its last test: the other tests need the processors."""
+    """A worker's emulated host rests after its last test: the other tests need the processors.
+
+    Not while a test of the same file comes next, which keeps the file's fixtures, and these use the host at their end.
+    """
     yield
     is_worker = "PYTEST_XDIST_WORKER" in os.environ
-    if is_worker and _is_on_host(item) and (nextitem is None or not _is_on_host(nextitem)):
+    if is_worker and (nextitem is None or not (_is_on_host(nextitem) or nextitem.path == item.path)):
         rest_kernel_host()
 
 

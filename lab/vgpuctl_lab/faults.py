@@ -52,6 +52,9 @@ _ALL = (
     FaultKind("config-differs", True, "the config space answers with the identity of another card"),
     FaultKind("driver-lost", True, "the card's own driver no longer takes it: its probe fails"),
     FaultKind("no-sriov-admin", True, "Intel's driver is older than Linux 6.19: VFs have no parameters"),
+    FaultKind(
+        "types-alone", True, "its vGPU types go beside no other type (1), no other size (2), in no VM (4)", "sum"
+    ),
     FaultKind("vf-params-refused", True, "the firmware of Intel's card refuses new parameters of VFs: EIO"),
     FaultKind(
         "move-unsupported", True, "VMs that start from now on cannot be moved with their vGPU: no VFIO migration"
@@ -99,6 +102,7 @@ SIMULATED_ONLY = (
     "driver-lost",
     "no-sriov-admin",
     "vf-params-refused",
+    "types-alone",
     "move-stall",
     "move-seconds",
     "move-port",

@@ -196,6 +196,7 @@ def _describe(reading: GpuByFacts) -> tuple[Hashable, ...]:
         gpu.mig,
         gpu.heterogeneous,
         gpu.scheduler,
+        gpu.abilities,
         bool(gpu.problems),
         bool(gpu.holders),
         bool(gpu.users),

@@ -16,6 +16,7 @@ from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.mixed_size import all_places
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.offers import ask
+from vgpuctl.sharing.types_together import mixes_sizes
 
 MOST_GPUS = 64
 """GPUs looked at for one request."""
@@ -51,7 +52,7 @@ def _refused_for_sizes(request: VmRequest, fleet: Fleet) -> list[tuple[int, str,
         if request.host not in (None, name):
             continue
         for state in host.states:
-            can_mix = state.gpu.heterogeneous is False and state.board is not None and state.board.mixed_size
+            can_mix = state.gpu.heterogeneous is False and mixes_sizes(state.gpu, state.board)
             answers = [ask(share_request, state) for share_request in share_requests_of(request)] if can_mix else []
             if any(isinstance(one, Refusal) and one.code is Code.EQUAL_SIZE for one in answers):
                 found.append((len(set(state.lease_holders)), name, state.gpu.address))

@@ -49,6 +49,7 @@ def share_requests_of(request: VmRequest) -> list[ShareRequest]:
     """One ShareRequest per share, in the request's order."""
     share_requests: list[ShareRequest] = []
     sizes = sizes_of([gpu for gpu in request.gpus for _ in range(gpu.count)])
+    vgpus = tuple(gpu.profile for gpu in request.gpus if gpu.sharing is None for _ in range(gpu.count))
     for gpu in request.gpus:
         boards = None
         if gpu.board is not None:
@@ -60,6 +61,7 @@ def share_requests_of(request: VmRequest) -> list[ShareRequest]:
             terms=terms_of(request),
             together=sizes.together,
             partition=request.constraints.partition,
+            vgpus=vgpus,
         )
         share_requests.extend([share_request] * gpu.count)
     if share_requests and request.display.shows_vgpu:

@@ -56,6 +56,7 @@ class Code(StrEnum):
     MIG_ON = "mig-on"
     NO_MIG_INSTANCE = "no-mig-instance"
     EQUAL_SIZE = "equal-size"
+    TYPE_ALONE = "type-alone"
     NO_PLACE_LEFT = "no-place-left"
     GPU_FULL = "gpu-full"
     REFUSED_BY_HOST = "refused-by-host"

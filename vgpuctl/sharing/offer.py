@@ -17,7 +17,8 @@ class ShareRequest:
 
     labels: that the GPU must have. display: how the console shows the share's picture, None if it does not. terms: what
     the VM asks of vGPUs beside their type. together: how many GPUs of the VM have to be one NVSwitch partition, None
-    where that is not sure before they are chosen. partition: the number of that partition, None for any.
+    where that is not sure before they are chosen. partition: the number of that partition, None for any. vgpus: the
+    types of all vGPUs of the VM, None for one that is asked for by condition.
     """
 
     request: GpuRequest
@@ -27,6 +28,7 @@ class ShareRequest:
     terms: VgpuTerms = NO_TERMS
     together: int | None = None
     partition: int | None = None
+    vgpus: tuple[str | None, ...] = ()
 
     @property
     def what(self) -> str:

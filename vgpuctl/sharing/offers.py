@@ -9,6 +9,7 @@ from vgpuctl.sharing.kinds import VGPU_LAYOUTS, kind_of, vgpu_kind_on
 from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
 from vgpuctl.sharing.partition_rules import refuse_partition
 from vgpuctl.sharing.refusals import declared_otherwise, refuse_labels
+from vgpuctl.sharing.types_together import refuse_in_vm
 from vgpuctl.sharing.vgpu import refuse_without_vgpu
 
 
@@ -31,6 +32,8 @@ def ask(share_request: ShareRequest, state: GpuState) -> Answer:
             return refusal
     if kind is not None and not isinstance(answer, Refusal):
         answer = _on_terms(kind, share_request, answer, state)
+    if not isinstance(answer, Refusal) and sharing is None and len(share_request.vgpus) > 1:
+        answer = _in_vm(share_request, answer, state)
     if not isinstance(answer, Refusal) and share_request.request.wants_compute:
         answer = _with_compute(share_request, answer, state)
     if (state.fabric is not None or share_request.partition is not None) and not isinstance(answer, Refusal):
@@ -48,6 +51,13 @@ def _with_compute(share_request: ShareRequest, offers: list[Offer], state: GpuSt
     ]
     kept = [one for one, refusal in zip(offers, refusals, strict=True) if refusal is None]
     return kept or next((one for one in reversed(refusals) if one is not None), offers)
+
+
+def _in_vm(share_request: ShareRequest, offers: list[Offer], state: GpuState) -> Answer:
+    """The offers that may be beside the VM's other vGPUs; without any, why the first may not."""
+    refusals = [refuse_in_vm(share_request, one.share, state) for one in offers]
+    kept = [one for one, refusal in zip(offers, refusals, strict=True) if refusal is None]
+    return kept or next((one for one in refusals if one is not None), offers)
 
 
 def _in_partitions(share_request: ShareRequest, offers: list[Offer], state: GpuState) -> Answer:

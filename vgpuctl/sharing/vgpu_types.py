@@ -13,6 +13,7 @@ from vgpuctl.sharing.gpu_state import GpuState, HeldVgpu, framebuffer_of, max_in
 from vgpuctl.sharing.mig_remedy import remedy_without_instance
 from vgpuctl.sharing.mixed_size import count_left, starts_left
 from vgpuctl.sharing.offer import Refusal, ShareRequest
+from vgpuctl.sharing.types_together import refuse_beside
 
 SERIES_ORDER = {"Q": 0, "C": 1, "B": 2, "A": 3}
 """The most able series first."""
@@ -195,7 +196,9 @@ def _refuse_time_sliced(offered: VgpuType, state: GpuState) -> Refusal | None:
         )
     size = framebuffer_of(offered, state.board)
     blocking = _blocking_sizes(size, state)
-    return _equal_size(offered.name, size, blocking, state) if blocking else None
+    if blocking:
+        return _equal_size(offered.name, size, blocking, state)
+    return refuse_beside(catalog.short_name(offered.name), size, _time_sliced(state), state)
 
 
 def _blocking_sizes(size: int | None, state: GpuState) -> list[HeldVgpu]:

@@ -40,6 +40,7 @@ KINDS = (
     "config-differs",
     "driver-lost",
     "no-sriov-admin",
+    "types-alone",
     "vf-params-refused",
     "move-unsupported",
     "move-untracked",

@@ -5,6 +5,7 @@ The library is the real one over files as the kernel module writes them; their t
 """
 
 import dataclasses
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -113,6 +114,7 @@ def test_both_libraries_tell_the_agent_the_same(name: str, nvml: Any, module: Mo
         "nvmlDeviceGetVgpuSchedulerState",
         "nvmlDeviceGetVgpuMetadata",
         "nvmlDeviceGetVgpuCapabilities",
+        "nvmlVgpuTypeGetCapabilities",
     ],
 )
 def test_both_libraries_fail_where_they_are_made_to(
@@ -128,5 +130,5 @@ def test_both_libraries_fail_where_they_are_made_to(
     found = read(SimulatedNvml(machine.files))
     assert found == read(nvml)
     assert found.migration is None or found.migration.vgpus == ()
-    of_moves = found.migration.problems if found.migration is not None else ()
-    assert any("(NVML 999)" in one for one in (*found.problems, *found.notes, *of_moves))
+    parts = [one.problems for one in (found.migration, found.abilities) if one is not None]
+    assert any("(NVML 999)" in one for one in (*found.problems, *found.notes, *itertools.chain(*parts)))

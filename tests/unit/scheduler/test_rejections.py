@@ -27,6 +27,7 @@ from tests.unit.scheduler.one_host import only_rejection, some
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import UnreadPart
 from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.agent.wire.vgpu_abilities import VgpuAbilities
 from vgpuctl.errors import NoCapacity
 from vgpuctl.model.constraints import Constraints, Together
 from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints
@@ -36,6 +37,7 @@ from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.place import place
 from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.types_together import mixes_sizes
 
 A40 = emulated_a40().facts()
 A40_VFS = emulated_a40().functions
@@ -70,6 +72,18 @@ def unread(name: str) -> HostCapacity:
     return replace(found, facts=replace(found.facts, unread=(UnreadPart(name, f"{name} cannot be read: EIO"),)))
 
 
+def ids(*names: str) -> tuple[str, ...]:
+    """The ids of an A40's types, as the driver's rules name them."""
+    found = {catalog.short_name(one.name): one.type_id.rsplit("-", 1)[-1] for one in A40.types}
+    return tuple(found[name] for name in names)
+
+
+def ruled(of: HostCapacity, abilities: VgpuAbilities) -> HostCapacity:
+    """A host whose driver has rules for vGPUs."""
+    gpus = (replace(of.facts.gpus[0], abilities=abilities), *of.facts.gpus[1:])
+    return replace(of, facts=replace(of.facts, gpus=gpus))
+
+
 CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
     ("type of another board", "no-such-type", vm("T4-2Q"), a40_host(), (), "fits T4-2Q; it has A40-12A"),
     ("no vGPU at all", "no-such-type", vm("A40-8Q"), passthrough_host(), (), "RTX 3090 has no vGPU type"),
@@ -88,6 +102,54 @@ CASES: list[tuple[str, str, VmRequest, HostCapacity, Sequence[Lease], str]] = [
         (f"{name} unread", "host-unread", vm("A40-8Q"), unread(name), (), "EIO")
         for name in ("cpus", "memory_mib", "memory_available_mib", "numa_nodes", "iommu_active", "kvm", "hugepages")
     ],
+    (
+        "no other type beside one that exists",
+        "type-alone",
+        vm("A40-8C"),
+        ruled(a40_host(vgpus=["A40-8Q"]), VgpuAbilities(alone_by_type=ids("A40-8Q"))),
+        (),
+        "carries A40-8Q, and A40-8C cannot be beside it: its driver lets one of them be beside no other type",
+    ),
+    (
+        "no other type beside a promised one",
+        "type-alone",
+        vm("A40-8C"),
+        ruled(a40_host(), VgpuAbilities(alone_by_type=ids("A40-8C"))),
+        leases_of(place(vm("A40-8Q"), [a40_host()], [])),
+        "carries A40-8Q",
+    ),
+    (
+        "one type at a time",
+        "type-alone",
+        vm("A40-8A"),
+        ruled(a40_host(vgpus=["A40-8Q", "A40-8C"]), VgpuAbilities(mixed_types=False)),
+        (),
+        "carries A40-8C, A40-8Q, and A40-8A cannot be beside it: its driver runs one type at a time",
+    ),
+    (
+        "no other size beside it",
+        "type-alone",
+        vm("A40-4Q"),
+        ruled(mixed(("A40-8Q", 0)), VgpuAbilities(alone_by_size=ids("A40-4Q"))),
+        (),
+        "beside no other size",
+    ),
+    (
+        "no other type in the VM",
+        "type-alone",
+        vm("A40-8Q", "A40-8C"),
+        ruled(a40_host(), VgpuAbilities(alone_in_vm=ids("A40-8C"))),
+        (),
+        "no other type be in a VM with A40-8C, and this one has A40-8Q",
+    ),
+    (
+        "parts in a VM with several",
+        "type-alone",
+        vm("A40-8Q*2"),
+        ruled(a40_host(), VgpuAbilities(fractional=False)),
+        (),
+        "takes no A40-8Q into a VM with several vGPUs",
+    ),
     ("full", "gpu-full", vm("A40-8Q"), a40_host(vgpus=["A40-8Q"] * 6), (), "6 of 6 vGPUs of 8 GiB"),
     ("full of another series", "gpu-full", vm("A40-8C"), a40_host(vgpus=["A40-8Q"] * 6), (), "6 of 6"),
     ("full mdev", "gpu-full", vm("T4-16Q"), t4_host(vgpus=["T4-16Q"]), (), "1 of 1 vGPUs of 16 GiB"),
@@ -331,6 +393,32 @@ def test_another_host_than_the_wanted_is_refused_and_a_wanted_host_that_is_unkno
     answer = explain(vm("A40-8Q", on="gpu1"), [a40_host("gpu2")], [])
     assert isinstance(answer, list)
     assert [(one.host, one.code) for one in answer] == [("gpu2", "host-wanted-other"), ("gpu1", "host-unknown")]
+
+
+def placed(request: VmRequest, fleet: HostCapacity) -> list[str]:
+    return [one.profile for one in place(request, [fleet], []).shares]
+
+
+def test_a_rule_of_the_driver_keeps_only_those_away_that_it_names() -> None:
+    eights = ["A40-8Q"]
+    assert placed(vm("A40-8Q"), ruled(a40_host(vgpus=eights), VgpuAbilities(alone_by_type=ids("A40-8Q")))) == ["A40-8Q"]
+    assert placed(vm("A40-8A"), ruled(a40_host(vgpus=eights), VgpuAbilities(alone_by_type=ids("A40-8C")))) == ["A40-8A"]
+    assert placed(vm("A40-8C"), ruled(a40_host(vgpus=eights), VgpuAbilities(mixed_types=True))) == ["A40-8C"]
+    assert placed(vm("A40-8Q*2"), ruled(a40_host(), VgpuAbilities(True, alone_in_vm=ids("A40-8Q")))) == ["A40-8Q"] * 2
+    assert placed(vm("A40-8Q"), ruled(a40_host(), VgpuAbilities(fractional=False))) == ["A40-8Q"]
+    of_c = ruled(a40_host(vgpus=["A40-8C"]), VgpuAbilities(alone_by_type=ids("A40-8C")))
+    assert placed(vm("memory=8GiB"), of_c) == ["A40-8C"]  # a condition takes the type that is there
+
+
+@pytest.mark.parametrize(
+    ("told", "mig_mode", "expected"),
+    [(True, None, True), (False, None, False), (None, None, True), (False, "enabled", True)],
+)
+def test_the_driver_says_whether_a_gpu_can_mix_sizes(told: bool | None, mig_mode: str | None, expected: bool) -> None:
+    board = catalog.board("nvidia-l4")
+    gpu = replace(A40, abilities=VgpuAbilities(mixed_sizes=told), mig_mode=mig_mode)
+    assert board.mixed_size and mixes_sizes(gpu, board) is expected
+    assert mixes_sizes(replace(gpu, abilities=None), None) is None
 
 
 def test_every_code_has_a_case_here_and_a_line_in_the_docs() -> None:

@@ -179,6 +179,7 @@ class _GpuReader:
             vf_device_id=example.device_id if example else None,
             vf_subsystem_id=example.subsystem_id if example else None,
             migration=nvml.migration if nvml else None,
+            abilities=nvml.abilities if nvml else None,
         )
         # After the last part was read: each of them can have a problem.
         problems, unread = tuple(dict.fromkeys(self._problems)), tuple(dict.fromkeys(self._unread))

@@ -13,6 +13,7 @@ from vgpuctl.agent.wire.bus_id import normalise_bus_id
 from vgpuctl.agent.wire.facts import SchedulerFacts
 from vgpuctl.agent.wire.migration import GpuMigration
 from vgpuctl.agent.wire.values import dataclass, replace
+from vgpuctl.agent.wire.vgpu_abilities import VgpuAbilities
 
 
 @dataclass(frozen=True)
@@ -34,6 +35,7 @@ class NvmlGpu:
     problems: Tuple[str, ...] = ()
     notes: Tuple[str, ...] = ()
     migration: Optional[GpuMigration] = None
+    abilities: Optional[VgpuAbilities] = None
 
 
 def read(nvml: Nvml) -> Tuple[Dict[str, NvmlGpu], List[str]]:
@@ -85,7 +87,8 @@ def _read_gpu(nvml: Nvml, device: Any) -> NvmlGpu:
         topology.read_by_nvml(nvml, device, notes.append),
     )
     migration = nvml_migration.read(nvml, device) if gpu.types else None
-    return replace(gpu, problems=tuple(problems), notes=tuple(notes), migration=migration)
+    abilities = nvml_vgpu.read_abilities(nvml, device, gpu.types)
+    return replace(gpu, problems=tuple(problems), notes=tuple(notes), migration=migration, abilities=abilities)
 
 
 def _read_utilisation(nvml: Nvml, device: Any) -> Optional[int]:

@@ -1,16 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""vGPUs through NVML: a GPU's types, mixed sizes (reference 3.3) and the scheduler (reference 3.4)."""
+"""vGPUs through NVML: a GPU's types and its rules for them, mixed sizes (reference 3.3), scheduler (reference 3.4)."""
 
-from typing import Any, Callable, Optional, Tuple
+from functools import partial
+from typing import Any, Callable, Iterable, List, Optional, Tuple
 
 from vgpuctl.agent import nvml_scheduler
 from vgpuctl.agent.nvml import MIB, Nvml, text
 from vgpuctl.agent.wire.facts import DisplayLimits, SchedulerFacts
 from vgpuctl.agent.wire.measure_states import POLICIES
 from vgpuctl.agent.wire.values import dataclass
+from vgpuctl.agent.wire.vgpu_abilities import VgpuAbilities
 
 _NS_PER_US = 1000
 _NO_PROFILE = 0xFFFFFFFF
+# Numbers of nvmlDeviceVgpuCapability_t, and of nvmlVgpuCapability_t.
+_FRACTIONAL_MULTI_VGPU, _MIXED_TYPES, _MIXED_SIZES = 0, 1, 2
+_ALONE_IN_VM, _ALONE_BY_TYPE, _ALONE_BY_SIZE = 2, 3, 4
 
 
 @dataclass(frozen=True)
@@ -94,6 +99,57 @@ def _read_type(nvml: Nvml, device: Any, type_id: Any, *, with_placements: bool) 
         0 if placements is None else int(placements.placementSize),
         _read_display(nvml, type_id),
     )
+
+
+def read_abilities(nvml: Nvml, device: Any, types: Iterable[NvmlType]) -> Optional[VgpuAbilities]:
+    """Return what the driver allows the GPU's vGPUs; None for a GPU without types.
+
+    A driver that is older than a rule does not tell it. Raises NVMLError for a GPU that is lost.
+    """
+    library, type_ids = nvml.library, [int(one.type_id) for one in types if one.type_id.isdecimal()]
+    if not type_ids:
+        return None
+    problems: List[str] = []
+
+    def of_gpu(number: int) -> Optional[bool]:
+        ask = partial(library.nvmlDeviceGetVgpuCapabilities, device, number)
+        return _ability(nvml, problems.append, f"its vGPU capability {number}", ask)
+
+    def of_types(number: int) -> Optional[Tuple[str, ...]]:
+        alone = []
+        for type_id in type_ids:
+            ask = partial(library.nvmlVgpuTypeGetCapabilities, type_id, number)
+            told = _ability(nvml, problems.append, f"the capability {number} of its vGPU type {type_id}", ask)
+            if told is None:
+                return None
+            alone += [str(type_id)] if told else []
+        return tuple(alone)
+
+    return VgpuAbilities(
+        fractional=of_gpu(_FRACTIONAL_MULTI_VGPU),
+        mixed_types=of_gpu(_MIXED_TYPES),
+        mixed_sizes=of_gpu(_MIXED_SIZES),
+        alone_in_vm=of_types(_ALONE_IN_VM),
+        alone_by_type=of_types(_ALONE_BY_TYPE),
+        alone_by_size=of_types(_ALONE_BY_SIZE),
+        problems=tuple(problems),
+    )
+
+
+def _ability(nvml: Nvml, note: Callable[[str], None], what: str, ask: Callable[[], Any]) -> Optional[bool]:
+    """Return an answer of yes or no; None where the driver does not know the question."""
+    library = nvml.library
+
+    def asked() -> Optional[bool]:
+        try:
+            told = nvml.optional(ask)
+        except library.NVMLError as error:
+            if error.value == library.NVML_ERROR_INVALID_ARGUMENT:
+                return None
+            raise
+        return None if told is None else bool(told)
+
+    return nvml.part(note, what, asked, None)
 
 
 def read_heterogeneous(nvml: Nvml, device: Any) -> Optional[bool]:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Facts of a host, as frozen values that travel as JSON. Python 3.9, standard library only.
 
-Addresses are `dddd:bb:dd.f` in lower case. Sizes carry their unit in the name. `None` means that the host
-does not say; a value that could not be read is a Problem of the whole request or a line in `problems`,
-never an empty value.
+Addresses are `dddd:bb:dd.f` in lower case. Sizes carry their unit in the name. `None` means that the host does not
+say; a value that could not be read is a Problem of the whole request or a line in `problems`, never an empty value.
 """
 
 from typing import Optional, Tuple
@@ -14,6 +13,7 @@ from vgpuctl.agent.wire.migration import GpuMigration
 from vgpuctl.agent.wire.ovn import OvnFacts
 from vgpuctl.agent.wire.pki import MoveCertificates
 from vgpuctl.agent.wire.values import dataclass
+from vgpuctl.agent.wire.vgpu_abilities import VgpuAbilities
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ class Gpu:
     strangers: endpoints in the IOMMU groups of the card's functions that are not of the card; None of an agent that did
     not look. displays: what the host shows on the card, as sentences about "it".
     topology: None when the agent did not look. vf_device_id, vf_subsystem_id: of its VFs, as device_id and subsystem_id
-    are; None without VFs. migration: what NVML tells about moves of vGPUs, None of a card that has none.
+    are; None without VFs. migration, abilities: of its vGPUs, as NVML tells them; None of a card that has none.
     """
 
     address: str
@@ -311,6 +311,7 @@ class Gpu:
     vf_device_id: Optional[str] = None
     vf_subsystem_id: Optional[str] = None
     migration: Optional[GpuMigration] = None
+    abilities: Optional[VgpuAbilities] = None
 
 
 @dataclass(frozen=True)

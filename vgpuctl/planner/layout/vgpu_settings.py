@@ -10,6 +10,7 @@ from vgpuctl.planner.layout import shares
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork
 from vgpuctl.sharing.kinds import existing_vgpus
+from vgpuctl.sharing.types_together import mixes_sizes
 
 
 def ensure_size_mode(work: GpuWork, mode: SizeMode | None) -> None:
@@ -17,7 +18,7 @@ def ensure_size_mode(work: GpuWork, mode: SizeMode | None) -> None:
     wanted = _wanted(mode, work.gpu.heterogeneous)
     if wanted is None:
         return
-    if wanted and (work.board is not None and work.board.mixed_size is False):
+    if wanted and mixes_sizes(work.gpu, work.board) is False:
         work.block("no-mixed-size", f"{work.name} has no mixed-size mode", remedy="declare equal-size")
         return
     if work.gpu.heterogeneous is None and not work.is_rebuilt:

@@ -5,7 +5,6 @@ import struct
 from types import SimpleNamespace
 from typing import Any
 
-from vgpuctl_lab.simulated.machine import modes
 from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, MIB, NvmlError
 from vgpuctl_lab.simulated.machine.nvml_vgpu_readings import VgpuReadingFunctions
@@ -95,7 +94,7 @@ class MigrationFunctions(VgpuReadingFunctions):
         if capability in (_READ_MB_S, _WRITE_MB_S):
             return _BUFFER_MB_S
         if capability == _MIXED_SIZES:
-            return int(modes.has_mixed_sizes(self.state, card, None))
+            return int(card.mixes_sizes)
         return int(capability in (_FRACTIONAL, _MIXED_TYPES))
 
     def device_get_gsp_firmware_mode(self, device: DeviceHandle) -> list[int]:

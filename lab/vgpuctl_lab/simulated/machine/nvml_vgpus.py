@@ -14,6 +14,8 @@ from vgpuctl_lab.simulated.machine.state import Scheduler, Vgpu, is_nvidia
 _INVALID_ARGUMENT = CONSTANTS["NVML_ERROR_INVALID_ARGUMENT"]
 _NOT_SUPPORTED = CONSTANTS["NVML_ERROR_NOT_SUPPORTED"]
 _NOT_FOUND = CONSTANTS["NVML_ERROR_NOT_FOUND"]
+_TYPE_CAPABILITIES = 5
+_ALONE = {2: rules.ALONE_IN_VM, 3: rules.ALONE_BY_TYPE, 4: rules.ALONE_BY_SIZE}
 _ARR_DISABLE = CONSTANTS["NVML_VGPU_SCHEDULER_ARR_DISABLE"]
 
 
@@ -81,6 +83,14 @@ class VgpuFunctions(Session):
         if each.gi_profile is None:
             raise NvmlError(_NOT_SUPPORTED)
         return each.max_per_instance
+
+    def vgpu_type_get_capabilities(self, type_id: int, capability: int) -> int:
+        """nvmlVgpuTypeGetCapabilities: a type has no NVLink and no GPUDirect, and goes beside any by default."""
+        if not 0 <= capability < _TYPE_CAPABILITIES:
+            raise NvmlError(_INVALID_ARGUMENT)
+        self.type(type_id)
+        cards = (card for card in self.machine.shape.cards if card.type_of(type_id) is not None)
+        return int(any(self.state.fault(card, rules.TYPES_ALONE) & _ALONE.get(capability, 0) for card in cards))
 
     def device_get_vgpu_type_supported_placements(self, device: DeviceHandle, type_id: int) -> SimpleNamespace:
         """nvmlDeviceGetVgpuTypeSupportedPlacements."""

@@ -18,19 +18,31 @@ NOT_SUPPORTED = 0x56
 OBJECT_NOT_FOUND = 0x57
 BUSY_RETRY = 0x66
 DRIVER = "nvidia"
+TYPES_ALONE = "types-alone"
+ALONE_BY_TYPE, ALONE_BY_SIZE, ALONE_IN_VM = 1, 2, 4
+"""The fault's value is a sum of these."""
 _MOST_VGPUS, _MOST_WITH_MIG, _MOST_PER_INSTANCE = 32, 48, 12
 _MOST_GIB = 512
 
 
 @dataclass(frozen=True)
 class Pool:
-    """The space that vGPUs share: a card without MIG, or one GPU instance. vgpus: with their types."""
+    """The space that vGPUs share: a card without MIG, or one GPU instance. vgpus: with their types.
+
+    alone: the rules of exclusiveness that its types have, ALONE_BY_TYPE and ALONE_BY_SIZE, by the fault `types-alone`.
+    """
 
     vgpus: tuple[tuple[Vgpu, VgpuType], ...]
     mixes_sizes: bool
+    alone: int = 0
 
     def status(self, wanted: VgpuType) -> int:
         """RM's answer to one more vGPU of a type."""
+        others = [each for _, each in self.vgpus]
+        if self.alone & ALONE_BY_TYPE and any(each.type_id != wanted.type_id for each in others):
+            return NOT_SUPPORTED
+        if self.alone & ALONE_BY_SIZE and any(each.framebuffer_mib != wanted.framebuffer_mib for each in others):
+            return NOT_SUPPORTED
         # Equal size means equal framebuffer, whatever the series.
         if self.vgpus and not self.mixes_sizes and self.vgpus[0][1].framebuffer_mib != wanted.framebuffer_mib:
             return NOT_SUPPORTED
@@ -106,7 +118,8 @@ class Ruling:
         mixes_sizes = self._card.address in self._state.mixed_sizes if instance is None else instance.mixes_sizes
         own = [vgpu for vgpu in self._vgpus if vgpu.instance == number]
         known = ((vgpu, self._card.type_of(vgpu.type_id)) for vgpu in own)
-        return Pool(tuple((vgpu, each) for vgpu, each in known if each is not None), mixes_sizes)
+        alone = self._state.fault(self._card, TYPES_ALONE)
+        return Pool(tuple((vgpu, each) for vgpu, each in known if each is not None), mixes_sizes, alone)
 
     @cached_property
     def _used(self) -> set[str]:

@@ -102,6 +102,7 @@ FIELDS = {
         "hugepages": parse_page_size,
         "disk.size": parse_mib,
         "data_disks.size": parse_mib,
+        "guest.mps.memory": parse_mib,
     },
     "vgpu": {
         "gpus.types": parse_type,

@@ -16,4 +16,5 @@ def terms_of(request: VmRequest) -> VgpuTerms:
         is_linux=None if profile is None else not profile.is_windows,
         guest_driver=request.guest_driver.version,
         shows_vgpu=request.display.shows_vgpu,
+        mps=request.guest.mps,
     )

@@ -173,6 +173,14 @@ class PromiseRow(StrEnum):
         "the guest, where its tenant lets it be asked, copied a pattern from each GPU to each other one, and all of it"
         " arrived; how fast is told and breaks nothing",
     )
+    MPS = (
+        "mps",
+        Witness.GUEST,
+        _BY_COMMAND,
+        "MPS in the guest, with the limits of threads and memory that were asked for.",
+        "the guest, where its tenant lets it be asked, has the control daemon with these defaults; the row is shown"
+        " where the VM asks for MPS",
+    )
     VCPUS = (
         "vcpus",
         Witness.LIBVIRT,

@@ -14,6 +14,7 @@ from vgpuctl.model.guest_driver import GuestDriver
 from vgpuctl.model.guest_memory import GuestMemory
 from vgpuctl.model.labels import Labels
 from vgpuctl.model.licence import Edition
+from vgpuctl.model.mps import GuestRequest
 from vgpuctl.model.nic import NicModel, NicRequest
 from vgpuctl.model.numa import GuestNuma
 from vgpuctl.model.printable import printable
@@ -158,6 +159,7 @@ class VmRequest:
     display: DisplayRequest = field(default_factory=DisplayRequest)
     vgpu_params: VgpuParams = ()
     guest_driver: GuestDriver = field(default_factory=GuestDriver)
+    guest: GuestRequest = field(default_factory=GuestRequest)
     licence: Edition | None = None
     licence_pool: str | None = None
     spare_ports: int | None = None

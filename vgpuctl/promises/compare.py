@@ -5,7 +5,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from vgpuctl.model.promise import DOMAIN_NOT_RUNNING, Moment, PromiseFinding, PromiseRow, PromiseVerdict
-from vgpuctl.promises import domain, ports, shares
+from vgpuctl.promises import domain, inside, ports, shares
 from vgpuctl.promises.answer import RowAnswer, RowAnswers
 from vgpuctl.promises.witnessed import NotLookedAt, NotRunning, Promised, SeenDomain, Witnessed
 
@@ -25,6 +25,7 @@ COMPARISONS: Mapping[PromiseRow, _Comparison] = {
     PromiseRow.LICENCE_EDITION: shares.licence_edition,
     PromiseRow.GUEST_GPUS: shares.guest_gpus,
     PromiseRow.GPU_PEERS: shares.gpu_peers,
+    PromiseRow.MPS: inside.mps,
     PromiseRow.VCPUS: domain.vcpus,
     PromiseRow.MEMORY: domain.memory,
     PromiseRow.DISKS: domain.disks,

@@ -108,7 +108,7 @@ class PortSeen:
 
 @dataclass(frozen=True)
 class InsideGpu:
-    """One GPU as the guest shows it. memory_mib: its framebuffer. licence, product: nvidia-smi's words.
+    """One GPU as the guest shows it. memory_mib: its framebuffer. licence, product, compute_mode: nvidia-smi's words.
 
     uuid: decides nothing but that two GPUs are two: a guest can name that of another VM's GPU.
     """
@@ -118,6 +118,19 @@ class InsideGpu:
     licence: str | None
     uuid: str | None = None
     product: str | None = None
+    compute_mode: str | None = None
+
+
+@dataclass(frozen=True)
+class InsideMps:
+    """The control daemon of MPS as the guest shows it. threads: percent that a program may use.
+
+    memory_mib: that it may have of each device, None where the guest does not tell. clients: programs that use it.
+    """
+
+    threads: float
+    memory_mib: tuple[int | None, ...] = ()
+    clients: int = 0
 
 
 @dataclass(frozen=True)
@@ -134,7 +147,7 @@ class PeerCopy:
 class SeenInside:
     """A guest as it shows itself. cuda_devices, cuda_copies: None where the guest has no CUDA.
 
-    peers: the copies that were tried, None where the probe tries none.
+    peers: the copies that were tried, None where the probe tries none. mps: None where no daemon answers.
     """
 
     driver: str | None
@@ -142,6 +155,7 @@ class SeenInside:
     cuda_devices: int | None
     cuda_copies: int | None
     peers: tuple[PeerCopy, ...] | None = None
+    mps: InsideMps | None = None
 
 
 @dataclass(frozen=True)

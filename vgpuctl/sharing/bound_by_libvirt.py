@@ -17,6 +17,7 @@ from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.declared import Declared
 from vgpuctl.sharing.hot_plug import WHILE_IT_RUNS, HotPlug, PlugTime
+from vgpuctl.sharing.mps import refuse_mps
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.sharing.plan import Plan
 
@@ -51,8 +52,8 @@ class BoundByLibvirt(ABC):
     def refuse_terms(
         self, share: Share, gpu: Gpu, facts: HostFacts, declared: Declared, terms: VgpuTerms
     ) -> Refusal | None:
-        """The guest's driver drives the device alone, so no driver of the host has to work with it."""
-        return None
+        """MPS in the guest alone: the guest's driver drives the device, so no driver of the host works with it."""
+        return refuse_mps(share, gpu, terms)
 
     def hot_plug(self, share: Share, display: VgpuDisplay) -> HotPlug:
         """QEMU plugs any PCI function; libvirt plugs one at a time, so that a card with companions is not one slot."""

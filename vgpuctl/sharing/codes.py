@@ -52,6 +52,7 @@ class Code(StrEnum):
     NO_CONSOLE = "no-console"
     VGPU_PARAMS = "vgpu-params"
     GUEST_DRIVER = "guest-driver"
+    GUEST_MPS = "guest-mps"
     COMPUTE_PROMISE = "compute-promise"
     MIG_ON = "mig-on"
     NO_MIG_INSTANCE = "no-mig-instance"

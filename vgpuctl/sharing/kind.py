@@ -139,9 +139,9 @@ class SharingKind(Protocol):
     def refuse_terms(
         self, share: Share, gpu: Gpu, facts: HostFacts, declared: Declared, terms: VgpuTerms
     ) -> Refusal | None:
-        """Say why a share cannot have the VM's terms: its parameters, or the driver in the guest beside the host's.
+        """Say why a share cannot have the VM's terms: its parameters, its guest's driver beside the host's, its MPS.
 
-        None for a kind whose devices have neither. The scheduler asks it too.
+        The scheduler asks it too.
         """
 
     def hot_plug(self, share: Share, display: VgpuDisplay) -> HotPlug:

@@ -23,6 +23,7 @@ from vgpuctl.sharing.declared import Declared, refuse_use
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import GuestDevice, HandedAs, SharingKind, Takes
 from vgpuctl.sharing.live_checks import vf_surprise
+from vgpuctl.sharing.mps import refuse_mps
 from vgpuctl.sharing.occupancy import LiveGpu, vf_at
 from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
 from vgpuctl.sharing.params import of_vf, refuse_vf_params
@@ -108,7 +109,9 @@ class PlainVf(BoundByLibvirt):
     ) -> Refusal | None:
         """The parameters that the driver has for the VF; the guest's driver works alone."""
         reason = refuse_vf_params(of_vf(terms.params), gpu, share.function)
-        return None if reason is None else Refusal(Code.VGPU_PARAMS, reason, "leave the parameter out")
+        if reason is not None:
+            return Refusal(Code.VGPU_PARAMS, reason, "leave the parameter out")
+        return refuse_mps(share, gpu, terms)
 
     def release(self, held: Share, gpu: Gpu | None) -> Plan:
         """Reset the VF, give it the parameters back that its driver had for it, and bind it to its first driver."""

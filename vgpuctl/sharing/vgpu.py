@@ -23,6 +23,7 @@ from vgpuctl.sharing.hot_plug import HotPlug, PlugTime
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.live_checks import carrier_surprise, instance_surprise, type_surprise, vf_surprise
 from vgpuctl.sharing.mixed_size import first_start
+from vgpuctl.sharing.mps import refuse_mps
 from vgpuctl.sharing.occupancy import ExistingVgpu, LiveGpu
 from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
 from vgpuctl.sharing.params import of_vgpu, params_on, refuse_params
@@ -240,11 +241,11 @@ class Vgpu(ABC):
     def refuse_terms(
         self, share: Share, gpu: Gpu, facts: HostFacts, declared: Declared, terms: VgpuTerms
     ) -> Refusal | None:
-        """The driver's rules about parameters, and the versions that host and guest negotiate."""
+        """The driver's rules about parameters, the versions that host and guest negotiate, and MPS in the guest."""
         reason = refuse_params(params_on(declared, of_vgpu(terms.params)), terms, gpu, share.profile)
         if reason is not None:
             return Refusal(Code.VGPU_PARAMS, reason, "leave the parameter out of the VM, or of the host's layout")
-        return refuse_guest_driver(terms.guest_driver, facts.nvidia_driver)
+        return refuse_guest_driver(terms.guest_driver, facts.nvidia_driver) or refuse_mps(share, gpu, terms)
 
     def _free_function(self, state: GpuState) -> str | Refusal:
         """The PF, or the free VF that was used longest ago."""

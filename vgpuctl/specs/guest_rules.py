@@ -3,15 +3,18 @@
 
 from collections.abc import Iterator
 
+from vgpuctl.catalog import is_mig_backed
 from vgpuctl.catalog.guest_os import GUEST_OSES, GuestOs
 from vgpuctl.catalog.vgpu_terms import terms_of
 from vgpuctl.errors import UsageError
 from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.guest_driver import DriverSource, GuestDriver
+from vgpuctl.model.mps import MOST_CLIENTS_BEFORE
 from vgpuctl.model.switch import Switch
 from vgpuctl.model.vgpu_params import VfParam, VgpuParam
 from vgpuctl.model.vm import Firmware, VmRequest
 from vgpuctl.sharing.kinds import asks_for_function
+from vgpuctl.sharing.mps import refuse_clients, refuse_mps_of_type
 from vgpuctl.sharing.params import refuse_unified_memory
 
 _OF_PACKAGES = ("key", "package")
@@ -28,6 +31,7 @@ def refuse_impossible_guest(request: VmRequest) -> None:
         *_driver_refusals(request, profile),
         *_install_refusals(request, profile),
         *_param_refusals(request),
+        *_mps_refusals(request, profile),
     ):
         raise UsageError(f"VM {request.name}: {message}", hint=hint)
     _check_documents(request, is_windows=profile is not None and profile.is_windows)
@@ -113,6 +117,45 @@ def _param_refusals(request: VmRequest) -> Iterator[tuple[str, str]]:
         refusal = refuse_unified_memory(profile)
         if refusal is not None:
             yield refusal, "ask for the type that takes the whole GPU or GPU instance (docs/vgpu-parameters.md)"
+
+
+def _mps_refusals(request: VmRequest, profile: GuestOs | None) -> Iterator[tuple[str, str]]:
+    """MPS that no guest could have. What a GPU's model decides is judged again when the VM is placed."""
+    mps = request.guest.mps
+    if mps is None:
+        return
+    out = "leave `guest: {mps: …}` out"
+    if profile is not None and profile.is_windows:
+        yield f"MPS is for Linux guests, and {request.os} is Windows", out
+    if not request.gpus:
+        yield "MPS is for a guest with a GPU, and the VM asks for none", "ask for one with `gpus:`, or " + out
+    if request.guest_driver.source is DriverSource.NONE:
+        yield (
+            "MPS is part of the GPU's driver, and the guest is set up with none",
+            "say `guest_driver: {source: image}` for an image with the driver, or let it be installed",
+        )
+    has_image = request.disk is not None and request.disk.base_image is not None
+    if not has_image and (request.install is None or not request.install.unattended):
+        which = "an empty disk" if request.install is None else "a system that is installed by hand"
+        yield (
+            f"cloud-init sets MPS up, and {which} has none",
+            "name a base image with cloud-init as `disk: {base_image: …}`, or install with --unattended",
+        )
+    if any(map(asks_for_function, request.gpus)):
+        yield "MPS is NVIDIA's, and the VM asks for a VF of another vendor", out
+    profiles = [one.profile for one in request.gpus if one.profile is not None]
+    in_mig = sum(one.count for one in request.gpus if one.profile is not None and is_mig_backed(one.profile))
+    if in_mig > 1:
+        yield (
+            f"CUDA uses one MIG instance in a program, and the VM asks for {in_mig} of them",
+            "ask for one MIG-backed share, or for types that are not MIG-backed",
+        )
+    for reason in (refuse_mps_of_type(mps, one) for one in profiles):
+        if reason is not None:
+            yield reason, "change it, or take another type (docs/guest-mps.md)"
+    reason = None if request.guest_driver.version is None else refuse_clients(mps, request.guest_driver.version)
+    if reason is not None:
+        yield reason, f"ask for {MOST_CLIENTS_BEFORE} clients, or a newer driver"
 
 
 def _missing_parts(driver: GuestDriver) -> Iterator[tuple[str, str]]:

@@ -197,6 +197,8 @@ def _or_empty(schema: dict[str, Any]) -> dict[str, Any]:
     """Accept null as well: a key without a value means none."""
     if "enum" in schema:
         return schema | {"enum": [*schema["enum"], None]}
+    if "anyOf" in schema:
+        return schema | {"anyOf": [*schema["anyOf"], {"type": "null"}]}
     kinds = schema["type"]
     return schema | {"type": [*(kinds if isinstance(kinds, list) else [kinds]), "null"]}
 

@@ -190,9 +190,10 @@ def _build_vm(head: Head, values: Mapping[str, Any]) -> VmRequest:
     """A VM, with what the file says for those that name none. Raises UsageError."""
     of_all = {"priority": head.priority, "max_downtime_s": head.max_downtime_s}
     common = {key: value for key, value in of_all.items() if value is not None}
-    request = check_request(VM.build({**common, **values}))
+    request = VM.build({**common, **values})
     if head.guest_driver is not None and "guest_driver" not in values and fits_system(head.guest_driver, request):
-        request = check_request(replace(request, guest_driver=head.guest_driver))
+        request = replace(request, guest_driver=head.guest_driver)
+    request = check_request(request)
     keys = request.cloud_init.ssh_authorized_keys or head.ssh_keys
     return replace(request, cloud_init=replace(request.cloud_init, ssh_authorized_keys=keys))
 

@@ -6,10 +6,13 @@ from dataclasses import replace
 from vgpuctl.errors import UsageError
 from vgpuctl.model.guest_driver import DriverSource
 from vgpuctl.model.licence import Edition
+from vgpuctl.model.mps import MOST_CLIENTS, THREADS_HINT, Mps, format_threads, parse_threads
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import check_name
-from vgpuctl.specs.field import Choice, Compared, Document, Field, Section, Text, Truth, text_like
+from vgpuctl.specs.compact import compact
+from vgpuctl.specs.field import Choice, Compared, Document, Field, Section, Table, Text, Truth, Whole, text_like
 from vgpuctl.specs.ssh_keys import parse_ssh_key
+from vgpuctl.specs.vm_devices import SIZE
 
 
 def _parse_secret(text: str, /, *, what: str) -> SecretText:
@@ -54,6 +57,34 @@ _URL = _without_password(
 )
 _LABEL = r"[A-Za-z0-9](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?"
 _SHA256 = text_like(r"[0-9a-f]{64}", "a SHA-256 checksum: 64 digits and letters a to f, as sha256sum prints it")
+
+MPS = Table(
+    "guest.mps",
+    Mps,
+    (
+        Field(
+            "clients",
+            Whole(1, MOST_CLIENTS),
+            "Number of programs that a GPU is divided among",
+            is_required=True,
+            example="4",
+        ),
+        Field(
+            "threads",
+            Text(parse_threads, format_threads, pattern="^[0-9]{1,3} ?%$", hint=THREADS_HINT),
+            "Most of the GPU's threads that each may use; 100% divided by clients without it",
+            "threads_percent",
+            example="25%",
+        ),
+        Field(
+            "memory",
+            SIZE,
+            "Most device memory that each may have; the GPU's, divided by clients, without it",
+            "memory_mib",
+            example="4GiB",
+        ),
+    ),
+)
 
 GUEST_FIELDS = (
     Field(
@@ -114,6 +145,14 @@ GUEST_FIELDS = (
     Field("guest_driver.toolkit", Truth(), "Install NVIDIA's container toolkit too, with a CDI specification"),
     Field("guest_driver.hold_kernel", Truth(), "Keep the kernel that the driver was built for"),
     Field(
+        "guest.mps",
+        replace(compact(MPS), hint="write {clients: 4, threads: 25%, memory: 4GiB}"),
+        "Share each GPU among programs of the guest by NVIDIA's MPS: CLIENTS[,threads=25%][,memory=4GiB]",
+        flag="--mps",
+        metavar="MPS",
+        example="{clients: 4, threads: 25%, memory: 4GiB}",
+    ),
+    Field(
         "licence",
         Choice(Edition),
         "Edition of the vGPU licence; as the vGPU type says without it",
@@ -173,6 +212,7 @@ GUEST_SECTIONS = (
     Section("install", "Install the operating system from media", opened_by=("iso",)),
     Section("cloud_init", "The cloud-init seed"),
     Section("guest_driver", "The GPU's driver in the guest"),
+    Section("guest", "What is set up in the guest beside its driver"),
 )
 LICENCE_TOKEN = Field(
     "licence_token",

@@ -1,13 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """The GPU's driver as an operator asks for it: the page's example, a tenant's default, and refusals by name."""
 
+import json
 import re
 from pathlib import Path
 
 import pytest
 
+import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
+from tests.lab.simulated_fixtures import machine
 from vgpuctl.guests.libvirtd.storage import Storage
 
 PAGE = Path(__file__).parents[3] / "docs" / "guest-drivers.md"
@@ -81,3 +84,38 @@ def test_a_tenants_driver_is_for_its_vms_with_a_gpu(operator: Operator, tmp_path
     finally:
         for name in ("with-gpu", "without", "own"):
             operator.does("delete-vm", name, "--tenant", "acme", "--yes", "--timeout", "0")
+
+
+IMAGE = "/var/lib/libvirt/images/cuda.img"
+
+
+def test_mps_is_part_of_the_vm_and_a_share_that_it_cannot_divide_is_refused(
+    operator: Operator, fleet: lab.LabFolder, tmp_path: Path
+) -> None:
+    place = machine(fleet, "sim-001").root / IMAGE.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_bytes(b"\0" * 4096)
+    operator.does("register-image", "cuda", "--path", IMAGE, "--format", "raw", "--host", "sim-001")
+    base = (*VM, "--host", "sim-001", "--disk", "1MiB", "--base-image", "cuda", "--guest-driver", "image")
+    refused = operator.is_refused("create-vm", "mps", *base, "--mps", "49")
+    assert "49 clients of MPS need a driver from R590 on, and the guest's driver is not named" in str(
+        refused["context"]
+    )
+    refused = operator.is_refused("create-vm", "mps", *base, "--mps", "4,memory=9GiB")
+    assert "9 GiB for each MPS client are more than the 8 GiB of A40-8Q" in refused["message"]
+    wanted = (*base, "--mps", "4,threads=25%,memory=2GiB")
+    (made,) = operator.json("create-vm", "mps", *wanted)
+    try:
+        assert made["vm"]["request"]["guest"]["mps"] == {"clients": 4, "threads_percent": 25, "memory_mib": 2048}
+        assert "no change" in operator.does("create-vm", "mps", *wanted).err
+        differs = operator.is_refused("create-vm", "mps", *base, "--mps", "2")
+        assert "guest.mps: 4,threads=25%,memory=2GiB there, 2 wanted" in str(differs)
+        checked = json.loads(operator.run("check-vm", "mps", "--tenant", "acme", "--json").out)
+        (row,) = [one for one in checked["findings"] if one["row"] == "mps"]
+        assert (row["verdict"], row["promised"]) == (
+            "not-looked-at",
+            "25% of the threads and 2048 MiB for each program",
+        )
+    finally:
+        operator.does("delete-vm", "mps", "--tenant", "acme", "--yes", "--timeout", "0")
+        place.unlink()

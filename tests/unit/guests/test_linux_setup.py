@@ -107,6 +107,6 @@ def test_every_step_is_a_function_of_the_script() -> None:
     steps = set(re.findall(r"\bstep [a-z]+ ([a-z_]+)", script)) - {"later"}
     assert steps == {
         "protect_seed", "files", "repository", "agent", "nouveau", "headers", "driver", "check", "licence", "hold",
-        "toolkit",
+        "toolkit", "mps",
     }  # fmt: skip
     assert all(f"\n{name}() {{\n" in script for name in steps)

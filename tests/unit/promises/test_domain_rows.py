@@ -192,6 +192,7 @@ _NOT_OF_EVERY_VM = (
     PromiseRow.COMPUTE_PROMISE,
     PromiseRow.LICENCE_EDITION,
     PromiseRow.GPU_PEERS,
+    PromiseRow.MPS,
     PromiseRow.RESTART,
 )
 

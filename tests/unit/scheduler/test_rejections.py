@@ -439,6 +439,7 @@ def test_every_code_has_a_case_here_and_a_line_in_the_docs() -> None:
         "host-silent",
         "vgpu-params",
         "guest-driver",
+        "guest-mps",
         "compute-promise",
     }
     assert {case[1] for case in CASES} | elsewhere == {str(code) for code in Code}

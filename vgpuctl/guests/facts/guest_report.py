@@ -23,7 +23,7 @@ _Version = Annotated[str, msgspec.Meta(pattern=r"^[0-9]{3}(\.[0-9]{1,5}){1,3}\Z"
 class GuestGpu(msgspec.Struct, frozen=True):
     """One GPU as the guest's driver shows it. memory_mib: its framebuffer. licence: nvidia-smi's words.
 
-    product: that it is licensed as, None from a probe of an older vgpuctl.
+    product: that it is licensed as, compute_mode: nvidia-smi's word; None from a probe of an older vgpuctl.
     """
 
     name: _Text | None = None
@@ -32,6 +32,7 @@ class GuestGpu(msgspec.Struct, frozen=True):
     licence: _Text | None = None
     mig: _Text | None = None
     product: _Text | None = None
+    compute_mode: _Text | None = None
 
 
 class GuestPeerCopy(msgspec.Struct, frozen=True):
@@ -43,10 +44,23 @@ class GuestPeerCopy(msgspec.Struct, frozen=True):
     mib_s: Annotated[int, msgspec.Meta(ge=0, le=2**24)] | None = None
 
 
+class GuestMps(msgspec.Struct, frozen=True):
+    """The control daemon of MPS. threads: percent that a program may use. memory_mib: of each device, for a program.
+
+    clients: programs that use it.
+    """
+
+    threads: Annotated[float, msgspec.Meta(ge=0, le=100)]
+    memory_mib: Annotated[
+        tuple[Annotated[int, msgspec.Meta(ge=0, le=2**24)] | None, ...], msgspec.Meta(max_length=64)
+    ] = ()
+    clients: Annotated[int, msgspec.Meta(ge=0, le=2**16)] = 0
+
+
 class GuestReport(msgspec.Struct, frozen=True):
     """One answer. cuda_copies: CUDA devices to which and from which a copy was whole. None: not known in the guest.
 
-    peer_copies: those that were tried, None from a probe of an older vgpuctl.
+    peer_copies: those that were tried, None from a probe of an older vgpuctl. mps: None where no daemon answers.
     """
 
     version: int
@@ -58,6 +72,7 @@ class GuestReport(msgspec.Struct, frozen=True):
     peer_copies: Annotated[tuple[GuestPeerCopy, ...], msgspec.Meta(max_length=240)] | None = None
     errors: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=64)] = ()
     kernel_log: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=20)] = ()
+    mps: GuestMps | None = None
 
 
 def describe(report: GuestReport) -> tuple[str, ...]:
@@ -107,7 +122,13 @@ def report_of(raw: Any, whose: str) -> GuestReport:
         raise GuestError(f"{whose} answers in version {report.version}; this vgpuctl reads {VERSION}")
     gpus = tuple(
         GuestGpu(
-            _seen(gpu.name), _seen(gpu.uuid), gpu.memory_mib, _seen(gpu.licence), _seen(gpu.mig), _seen(gpu.product)
+            _seen(gpu.name),
+            _seen(gpu.uuid),
+            gpu.memory_mib,
+            _seen(gpu.licence),
+            _seen(gpu.mig),
+            _seen(gpu.product),
+            _seen(gpu.compute_mode),
         )
         for gpu in report.gpus
     )

@@ -9,6 +9,8 @@ import itertools
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -21,6 +23,8 @@ _PEER_MIB = 32
 _TIMED_COPIES = 8
 _PEER_SECONDS = 20
 _MOST_PEERS = 16
+_MOST_DEVICES = 64
+_MPS_SECONDS = 50
 _PEER_ACCESS_ALREADY_ENABLED = 704
 _SYNCHRONIZE = ("cuCtxSynchronize", ())
 _Held = Dict[int, Tuple[Any, Any]]
@@ -35,7 +39,8 @@ def main() -> None:
     answer: Dict[str, Any] = {"version": VERSION, "errors": errors}
     answer.update(_driver(errors))
     answer.update(_nvidia_smi(errors))
-    answer.update(_cuda(errors))
+    answer["mps"] = _mps(errors)
+    answer.update(_cuda(errors, answer["mps"]))
     answer["kernel_log"] = _kernel_log()
     json.dump(answer, sys.stdout)
     sys.stdout.write("\n")
@@ -88,12 +93,56 @@ def _gpu(gpu: ElementTree.Element) -> Dict[str, Any]:
         "licence": text(licence + "/license_status"),
         "product": text(licence + "/licensed_product_name") or text(licence + "/product_name"),
         "mig": text("mig_mode/current_mig"),
+        "compute_mode": text("compute_mode"),
     }
 
 
-def _cuda(errors: List[str]) -> Dict[str, Any]:
-    """CUDA's devices, and whether copies to each and between them are whole. The names are those of cuda.h."""
+def _mps(errors: List[str]) -> Optional[Dict[str, Any]]:
+    """The limits of the control daemon of MPS, and how many programs use it; None where none answers."""
+    if shutil.which("nvidia-cuda-mps-control") is None:
+        return None
+
+    def ask(command: str) -> List[str]:
+        told = subprocess.run(
+            ("nvidia-cuda-mps-control",),
+            input=command.encode() + b"\n",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=10,
+            check=True,
+        )
+        return told.stdout.decode("utf-8", "replace").split()
+
+    try:
+        threads = ask("get_default_active_thread_percentage")
+        devices = len(_run("nvidia-smi", "-L").splitlines())
+        limits = [_mib(ask("get_default_device_pinned_mem_limit %d" % number)) for number in range(devices)]
+        servers = [one for one in ask("get_server_list") if one.isdigit()]
+        clients = sum(one.isdigit() for server in servers for one in ask("get_client_list " + server))
+        return {"threads": float(threads[0]), "memory_mib": limits[:_MOST_DEVICES], "clients": clients}
+    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as problem:
+        _note(errors, "mps", problem)
+        return None
+
+
+def _mib(words: List[str]) -> Optional[int]:
+    """A limit as the daemon writes it, `2G` or `2048M`; None for another form."""
+    found = re.match(r"([0-9]{1,9})([KMG])B?$", words[0]) if words else None
+    return None if found is None else int(found.group(1)) * {"K": 1, "M": 1 << 10, "G": 1 << 20}[found.group(2)] >> 10
+
+
+def _cuda(errors: List[str], mps: Optional[Dict[str, Any]]) -> Dict[str, Any]:
+    """CUDA's devices, and whether copies to each and between them are whole. The names are those of cuda.h.
+
+    With MPS this program is one of its clients, and waits for those of another user. So it does not begin beside any,
+    and ends after a time.
+    """
     nothing = {"cuda_devices": None, "cuda_copies": None, "peer_copies": None}
+    if mps is not None and mps["clients"]:
+        errors.append("cuda: not tried beside %d programs that use MPS" % mps["clients"])
+        return nothing
+    if mps is not None:
+        signal.alarm(_MPS_SECONDS)
     try:
         cuda = ctypes.CDLL("libcuda.so.1")
     except OSError as problem:

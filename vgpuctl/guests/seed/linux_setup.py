@@ -13,6 +13,7 @@ from vgpuctl.guests.facts.guest_report import PROBE_PATH, probe_script
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.guest_driver import GuestDriver
 from vgpuctl.model.licence import Edition
+from vgpuctl.model.mps import Mps
 from vgpuctl.model.vm import CloudInit, VmRequest
 
 
@@ -26,11 +27,15 @@ class GuestFile:
     content: str
 
 
-def guest_files() -> tuple[GuestFile, ...]:
-    """The probe of `check-vm`. It is there in every guest, and runs only where the tenant allows it."""
-    return (GuestFile(PROBE_PATH, "0755", base64.b64encode(probe_script().encode()).decode()),)
+def guest_files(mps: Mps | None = None) -> tuple[GuestFile, ...]:
+    """The probe of `check-vm`, which runs only where the tenant allows it, and what the unit of MPS runs."""
+    scripts = {PROBE_PATH: probe_script()}
+    if mps is not None:
+        scripts[MPS_PATH] = render_template("guest-mps.sh.j2", mps=mps)
+    return tuple(GuestFile(path, "0755", base64.b64encode(text.encode()).decode()) for path, text in scripts.items())
 
 
+MPS_PATH = "/usr/local/lib/vgpuctl/mps"
 APT_KEY_PATH = "/etc/apt/keyrings/vgpuctl-driver.asc"
 # NVIDIA Virtual GPU Client Licensing User Guide: a vGPU's type says the product; a whole card needs FeatureType.
 _FEATURE_TYPES = {Edition.VWS: "2", Edition.VCS: "4"}
@@ -52,6 +57,7 @@ class LinuxSetup:
     feature_type: str
     token: str
     files: Sequence[GuestFile]
+    mps: str
 
 
 def linux_setup(cloud_init: CloudInit, request: VmRequest) -> str | None:
@@ -71,7 +77,8 @@ def linux_setup(cloud_init: CloudInit, request: VmRequest) -> str | None:
         hold_kernel="yes" if driver.hold_kernel else "",
         feature_type=feature_type(request),
         token="" if token is None else token.reveal(),
-        files=guest_files() if driver.is_wanted() else (),
+        files=guest_files(request.guest.mps) if driver.is_wanted() else (),
+        mps="yes" if request.guest.mps is not None else "",
     )
     return render_template("guest-setup.sh.j2", setup=setup)
 

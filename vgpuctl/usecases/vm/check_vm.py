@@ -12,7 +12,15 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.promise import Moment, PromiseCheck, verdict_of, worst_of_each
 from vgpuctl.model.vm import Vm, VmState
-from vgpuctl.promises.witnessed import NO_CONSENT, InsideGpu, NotLookedAt, PeerCopy, SeenInside, Witnessed
+from vgpuctl.promises.witnessed import (
+    NO_CONSENT,
+    InsideGpu,
+    InsideMps,
+    NotLookedAt,
+    PeerCopy,
+    SeenInside,
+    Witnessed,
+)
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.usecases.domain.promises import check_promises
 from vgpuctl.usecases.observed.guest_driver import read_host
@@ -86,7 +94,11 @@ def _ask_nvml(services: Services, vm: Vm, leases: Sequence[Lease]) -> Sequence[M
 
 def seen_inside(report: GuestReport) -> SeenInside:
     """Give the comparisons what a guest's report says."""
-    gpus = tuple(InsideGpu(gpu.name, gpu.memory_mib, gpu.licence, gpu.uuid, gpu.product) for gpu in report.gpus)
+    gpus = tuple(
+        InsideGpu(gpu.name, gpu.memory_mib, gpu.licence, gpu.uuid, gpu.product, gpu.compute_mode) for gpu in report.gpus
+    )
     told = report.peer_copies
     peers = None if told is None else tuple(PeerCopy(one.source, one.target, one.problem, one.mib_s) for one in told)
-    return SeenInside(report.driver, gpus, report.cuda_devices, report.cuda_copies, peers)
+    daemon = report.mps
+    mps = None if daemon is None else InsideMps(daemon.threads, daemon.memory_mib, daemon.clients)
+    return SeenInside(report.driver, gpus, report.cuda_devices, report.cuda_copies, peers, mps)

@@ -9,7 +9,7 @@ from tests.agent.simulated import PF, VM, Machine
 from vgpuctl.agent.facts.sriov_admin import FIRST as FIRST_VALUES
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.sharing import SetVfParams
+from vgpuctl.agent.wire.sharing import SetFunctionParams, SetVfParams
 from vgpuctl.agent.wire.steps import SetVirtualFunctions
 from vgpuctl_lab.simulated.machine.domains import HostDevice, start
 from vgpuctl_lab.simulated.machine.host_adapter import SimulatedHost
@@ -120,6 +120,20 @@ def test_what_is_no_vf_is_refused(machine: Machine, address: str) -> None:
     assert machine.refused(SetVfParams(address, ALL)).code in ("no-vf-params", "not-found")
 
 
+class PfUnreadable(SimulatedHost):
+    """A machine whose kernel does not let the PF's parameters be read."""
+
+    def read_optional(self, path: str) -> str | None:
+        if "/sriov_admin/pf/" in path:
+            raise Problem(ProblemCode.UNREADABLE, f"{path} cannot be read: EIO", path=path, errno="EIO")
+        return super().read_optional(path)
+
+
+def test_parameters_of_the_pf_that_cannot_be_read_are_a_problem(tmp_path: Path) -> None:
+    gpu = Machine(tmp_path, "flex-170", with_vfs=True, host=PfUnreadable).gpu()
+    assert gpu.pf_params is None and any("/sriov_admin/pf/" in one for one in gpu.unread)
+
+
 class TilesDiffer(SimulatedHost):
     """A machine whose card has two tiles with different time slices: the driver answers EUCLEAN."""
 
@@ -142,3 +156,71 @@ def test_a_note_that_cannot_be_read_stops_changes_and_is_told(machine: Machine) 
     machine.host.put_file(FIRST_VALUES, b"[1]", 0o644)
     assert machine.refused(SetVfParams(vf(machine), "")).code == "unexpected-value"
     assert FIRST_VALUES in (machine.gpu().vfs[0].problem or "")
+
+
+GIB = 1 << 30
+OWN = "exec_quantum_ms=8,preempt_timeout_us=500,sched_priority=normal"
+
+
+def test_the_pf_and_a_vf_get_what_the_layout_says(machine: Machine) -> None:
+    for step in (SetFunctionParams(PF, None, OWN), SetFunctionParams(PF, 1, f"{OWN},vram_quota={GIB}")):
+        assert machine.take(step, dry_run=True).changes == machine.take(step).changes
+        assert not machine.done(step), "a second run writes nothing"
+    assert machine.gpu().pf_params == OWN
+    assert told(machine, 1) == f"{OWN},vram_quota={GIB}"
+    priorities = {(told(machine, number) or "").split(",")[2] for number in range(4)}
+    assert priorities == {"sched_priority=normal"}, "the driver takes the priority of VFs for all at once"
+    assert (told(machine) or "").startswith("exec_quantum_ms=0,"), "another VF's time is its own"
+
+
+def test_a_vms_own_value_stays_and_the_layouts_is_what_goes_back(machine: Machine) -> None:
+    machine.done(SetVfParams(vf(machine), "exec_quantum_ms=5"))
+    assert machine.done(SetFunctionParams(PF, 0, "exec_quantum_ms=20,preempt_timeout_us=1000"))
+    assert (told(machine), first(machine)) == (
+        f"exec_quantum_ms=5,preempt_timeout_us=1000,{REST}",
+        "exec_quantum_ms=20",
+    )
+    assert not machine.done(SetFunctionParams(PF, 0, "exec_quantum_ms=20,preempt_timeout_us=1000"))
+    assert machine.done(SetVfParams(vf(machine), ""))
+    assert told(machine) == f"{ALL},{REST}"
+
+
+@pytest.mark.parametrize(
+    ("step", "code", "errno"),
+    [
+        (SetFunctionParams(PF, None, "vram_quota=1"), "no-vf-params", "ENOENT"),
+        (SetFunctionParams(PF, 99, "exec_quantum_ms=1"), "not-found", None),
+        (SetFunctionParams("0000:ff:00.0", None, "exec_quantum_ms=1"), "not-found", "ENOENT"),
+        (SetFunctionParams(PF, 0, "stop=1"), "bad-params", None),
+        (SetFunctionParams(PF, 0, "exec_quantum_ms=nan"), "vgpu-refused", "EINVAL"),
+        (SetFunctionParams(PF, 0, "exec_quantum_ms=30,preempt_timeout_us=-1"), "vgpu-refused", "EINVAL"),
+        (SetFunctionParams(PF, 0, "sched_priority=urgent"), "vgpu-refused", "EINVAL"),
+        (SetFunctionParams(PF, 0, f"vram_quota={999 * GIB}"), "vgpu-refused", "EIO"),
+        (SetFunctionParams(PF, None, "exec_quantum_ms=100001"), "read-back-differs", None),
+    ],
+    ids=lambda one: one.params if isinstance(one, SetFunctionParams) else None,
+)
+def test_what_a_function_cannot_have_leaves_it_as_it_was(
+    machine: Machine, step: SetFunctionParams, code: str, errno: str | None
+) -> None:
+    before = machine.gpu()
+    problem = machine.refused(step)
+    assert (problem.code, problem.errno) == (code, errno)
+    assert machine.gpu() == before
+
+
+def test_a_driver_without_parameters_has_none_of_the_pf(machine: Machine) -> None:
+    machine.begin("no-sriov-admin")
+    assert machine.gpu().pf_params is None
+    problem = machine.refused(SetFunctionParams(PF, None, "exec_quantum_ms=20"))
+    assert problem.code == "no-vf-params" and "6.19" in (problem.hint or "")
+
+
+def test_memory_that_is_divided_before_the_vfs_are_there_stays_so(machine: Machine) -> None:
+    machine.done(SetVirtualFunctions(PF, 0))
+    machine.host.write(f"/sys/bus/pci/devices/{PF}/sriov_admin/vf1/profile/vram_quota", str(GIB))
+    machine.done(SetVirtualFunctions(PF, 2))
+    quotas = [(told(machine, number) or "").rpartition("=")[2] for number in range(2)]
+    assert quotas == [str(GIB), "0"], "the driver divides none itself then"
+    machine.done(SetVirtualFunctions(PF, 0), SetVirtualFunctions(PF, 2))
+    assert {(told(machine, number) or "").rpartition("=")[2] for number in range(2)} == {str(8 * GIB)}

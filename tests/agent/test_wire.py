@@ -24,7 +24,7 @@ from vgpuctl.agent.wire.facts import (
 )
 from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfParams, SetVfProfile
+from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetFunctionParams, SetVfParams, SetVfProfile
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
@@ -93,6 +93,8 @@ STEPS: tuple[Step, ...] = (
     DeleteMdev(UUID),
     SetVfProfile("0000:41:00.4", "558"),
     SetVfParams("0000:41:00.4", "exec_quantum_ms=20"),
+    SetFunctionParams("0000:41:00.0", None, "exec_quantum_ms=20,sched_priority=normal"),
+    SetFunctionParams("0000:41:00.0", 3, "vram_quota=4294967296"),
     BindDriver(("0000:41:00.0", "0000:41:00.1"), None),
     ResetFunction("0000:41:00.0"),
     HashRom("0000:41:00.0"),

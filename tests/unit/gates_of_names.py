@@ -74,6 +74,7 @@ NAMES = [
         "cli/vm/resize_vm.py:_size",
         "model/gpu_request.py:_parse_conditions",
         "model/guest_memory.py:parse_page_size",
+        "model/vgpu_params.py:parse_function_param",
         "quota/resources.py:parse_amount",
         "specs/vm_devices.py:-",
     ),

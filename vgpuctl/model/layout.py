@@ -146,9 +146,14 @@ class MigVgpuLayout:
 
 @dataclass(frozen=True)
 class VfLayout:
-    """Plain VFs (AMD, Intel)."""
+    """Plain VFs (AMD, Intel).
+
+    vf_params, pf_params: what Intel's driver gives each VF and the PF; a VM's own win. One that is not named stays.
+    """
 
     count: int
+    vf_params: VgpuParams = ()
+    pf_params: VgpuParams = ()
 
     kind = LayoutKind.VF
 

@@ -8,6 +8,7 @@ import re
 from enum import StrEnum
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.units import MIB, exact_mib, parse_mib
 
 VgpuParams = tuple[tuple[str, str], ...]
 """Name and value, sorted by name."""
@@ -35,6 +36,20 @@ class VfParam(StrEnum):
     PREEMPT_TIMEOUT_US = "preempt_timeout_us"
 
 
+class FunctionParam(StrEnum):
+    """What a host's layout gives each function of a card with the driver `xe`; a VM has some of it, of its own VF.
+
+    sched_priority: `low` runs with work queued alone, `normal` always, `high` next. vram_quota: bytes of the card's
+    memory, of a VF alone.
+    """
+
+    EXEC_QUANTUM_MS = "exec_quantum_ms"
+    PREEMPT_TIMEOUT_US = "preempt_timeout_us"
+    SCHED_PRIORITY = "sched_priority"
+    VRAM_QUOTA = "vram_quota"
+
+
+_PRIORITIES = ("low", "normal", "high")
 _AGAINST_MIGRATION = (VgpuParam.ENABLE_DEBUGGING, VgpuParam.ENABLE_PROFILING, VgpuParam.ENABLE_UVM)
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,9}")
 _MOST = 2**32 - 1
@@ -48,11 +63,37 @@ def parse_vgpu_param(text: str, /, *, what: str = "vgpu_params") -> tuple[str, s
     elif name in tuple(VgpuParam):
         is_known, hint = value in ("0", "1"), f"write {name}=0 or {name}=1"
     else:
-        is_known = _NUMBER.fullmatch(value) is not None and int(value) <= _MOST
-        hint = f"{name} is a whole number up to {_MOST}, 0 for no limit"
+        is_known, hint = _is_number(value), f"{name} is a whole number up to {_MOST}, 0 for no limit"
     if not is_known:
         raise UsageError(f"{what}: {text[:80]!a} is no parameter of a vGPU or VF", hint=hint)
     return name, value
+
+
+def parse_function_param(text: str, /, *, what: str = "vf_params") -> tuple[str, str]:
+    """Read `exec_quantum_ms=20`, `sched_priority=normal` or `vram_quota=4GiB`, in bytes then. Raises UsageError."""
+    name, equals, value = (part.strip() for part in text.partition("="))
+    if not equals or name not in tuple(FunctionParam):
+        is_known, hint = False, f"write NAME=VALUE, where NAME is one of {', '.join(FunctionParam)}"
+    elif name == FunctionParam.VRAM_QUOTA:
+        return name, str(parse_mib(value, what=f"{what}: {name}") * MIB)
+    elif name == FunctionParam.SCHED_PRIORITY:
+        is_known, hint = value in _PRIORITIES, f"{name} is one of {', '.join(_PRIORITIES)}"
+    else:
+        is_known, hint = _is_number(value), f"{name} is a whole number up to {_MOST}, 0 for no limit"
+    if not is_known:
+        raise UsageError(f"{what}: {text[:80]!a} is no parameter of a function", hint=hint)
+    return name, value
+
+
+def show_function_param(pair: tuple[str, str]) -> str:
+    """Write a parameter of a function as it is read."""
+    name, value = pair
+    is_size = name == FunctionParam.VRAM_QUOTA and value.isdigit() and int(value) % MIB == 0 and int(value) > 0
+    return f"{name}={exact_mib(int(value) // MIB)}" if is_size else f"{name}={value}"
+
+
+def _is_number(value: str) -> bool:
+    return _NUMBER.fullmatch(value) is not None and int(value) <= _MOST
 
 
 def merge_params(under: VgpuParams, over: VgpuParams) -> VgpuParams:

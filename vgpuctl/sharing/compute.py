@@ -4,7 +4,8 @@
 Sources: NVIDIA vGPU software user guide, "Scheduling Policies" (best effort, equal share, fixed share; reference host
 interfaces, 3.4): fixed share gives each vGPU the part of its type, used or not; equal share divides the GPU between the
 vGPUs that run, so that a full GPU gives each the least; best effort promises nothing. NVIDIA MIG user guide: a GPU
-instance has its compute slices alone. Nobody documents what equal VFs of other makers get.
+instance has its compute slices alone. Intel's driver documents time slices of functions (sharing/function_time.py);
+nobody documents what VFs of AMD's get.
 """
 
 from collections.abc import Collection
@@ -20,6 +21,7 @@ from vgpuctl.model.layout import SchedulerPolicy, VgpuLayout
 from vgpuctl.model.lease import Share
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.declared import Declared
+from vgpuctl.sharing.function_time import PROMISED_BY, part_of_vf
 from vgpuctl.sharing.gpu_state import max_instances_of
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import existing_vgpus, kind_of
@@ -69,8 +71,10 @@ def compute_of(share: Share, gpu: Gpu, declared: Declared, beside: Collection[st
     if takes is Takes.CARD:
         return _guaranteed(Fraction(1), "it has the whole GPU")
     if takes is Takes.FUNCTION:
-        part = Fraction(1, len(gpu.vfs)) if gpu.vfs else None
-        return _unpromised(part, "nobody documents what the driver gives to its VFs")
+        part, why = part_of_vf(share.function, gpu, declared)
+        if part is not None:
+            return Compute(ComputeKind.AT_LEAST, part, part, why)
+        return _unpromised(Fraction(1, len(gpu.vfs)) if gpu.vfs else None, why)
     board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     if catalog.is_mig_backed(share.profile):
         return _in_instance(share.profile, board)
@@ -162,6 +166,8 @@ def _remedy(share: Share, gpu: Gpu, declared: Declared, host: str, found: Comput
     where = host if declared.entry is None else f"{host} ({declared.entry.origin})"
     if found.kind.covers(kind):  # a GPU of mixed sizes, which smaller vGPUs may share
         return f"allow larger types alone for it (`types`) in the layout of {where}, or ask for less"
+    if kind_of(share.sharing).takes is Takes.FUNCTION and gpu.pf_params is not None and kind is ComputeKind.AT_LEAST:
+        return f"declare `vf_params` and `pf_params` with {PROMISED_BY} above 0 for it in the layout of {where}"
     if kind_of(share.sharing).takes is not Takes.VGPU or catalog.is_mig_backed(share.profile):
         return "ask for a whole card, a vGPU with a GPU instance of its own, or no compute time"
     policy = SchedulerPolicy.EQUAL_SHARE

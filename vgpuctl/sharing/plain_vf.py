@@ -15,11 +15,13 @@ from vgpuctl.agent.wire.vf_health import NVIDIA_VENDOR
 from vgpuctl.model.layout import LayoutKind
 from vgpuctl.model.lease import Share
 from vgpuctl.model.plural import all_are
-from vgpuctl.model.vgpu_params import VgpuParams, params_text, split_params
+from vgpuctl.model.units import MIB
+from vgpuctl.model.vgpu_params import FunctionParam, VgpuParams, params_text, split_params
 from vgpuctl.model.vgpu_terms import VgpuTerms
 from vgpuctl.sharing.bound_by_libvirt import BoundByLibvirt, bind_back, release_functions
 from vgpuctl.sharing.codes import Code
 from vgpuctl.sharing.declared import Declared, refuse_use
+from vgpuctl.sharing.function_time import refuse_longer
 from vgpuctl.sharing.gpu_state import GpuState
 from vgpuctl.sharing.kind import GuestDevice, HandedAs, SharingKind, Takes
 from vgpuctl.sharing.live_checks import vf_surprise
@@ -108,7 +110,8 @@ class PlainVf(BoundByLibvirt):
         self, share: Share, gpu: Gpu, facts: HostFacts, declared: Declared, terms: VgpuTerms
     ) -> Refusal | None:
         """The parameters that the driver has for the VF; the guest's driver works alone."""
-        reason = refuse_vf_params(of_vf(terms.params), gpu, share.function)
+        own = of_vf(terms.params)
+        reason = refuse_vf_params(own, gpu, share.function) or refuse_longer(own, declared)
         if reason is not None:
             return Refusal(Code.VGPU_PARAMS, reason, "leave the parameter out")
         return refuse_mps(share, gpu, terms)
@@ -142,7 +145,7 @@ class PlainVf(BoundByLibvirt):
             sharing=self.sharing,
             profile=str(self.sharing),
             function=function,
-            framebuffer_mib=memory // len(gpu.vfs) or None,
+            framebuffer_mib=_quota_mib(vf_at(gpu, function)) or memory // len(gpu.vfs) or None,
             numa_node=numa_node(gpu),
             milli_gpus=1000 // len(gpu.vfs),
         )
@@ -170,6 +173,12 @@ def set_params(vf: VirtualFunction) -> VgpuParams:
     """The parameters that the agent has set for a VF, as they are now."""
     names = dict(split_params(vf.first_params))
     return tuple(one for one in split_params(vf.vgpu_params) if one[0] in names)
+
+
+def _quota_mib(vf: VirtualFunction | None) -> int:
+    """The memory that the driver has for a VF, 0 where it does not tell."""
+    quota = "" if vf is None else dict(split_params(vf.vgpu_params)).get(FunctionParam.VRAM_QUOTA, "")
+    return int(quota) // MIB if quota.isdigit() else 0
 
 
 KIND: SharingKind = PlainVf()

@@ -109,6 +109,12 @@ def _param_refusals(request: VmRequest) -> Iterator[tuple[str, str]]:
             f"{', '.join(unused)} of vgpu_params is for {kind}, and the VM asks for none",
             "leave it out (of a VM that is there: `resize-vm --vgpu-param none`), or ask for such a share",
         )
+    timed = [name for name in names if name in tuple(VfParam)]
+    if timed and any(one.wants_compute for one in request.gpus if asks_for_function(one)):
+        yield (
+            f"{', '.join(timed)} of vgpu_params contradicts the compute time that its VF is asked for",
+            "leave one of them out: a VF with compute time has the time slices of its card's layout",
+        )
     if (VgpuParam.ENABLE_UVM, "1") not in params:
         return
     if terms_of(request).is_linux is False:

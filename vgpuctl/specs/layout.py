@@ -33,7 +33,13 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
-from vgpuctl.model.vgpu_params import VgpuParams, parse_vgpu_param, show_vgpu_param
+from vgpuctl.model.vgpu_params import (
+    VgpuParams,
+    parse_function_param,
+    parse_vgpu_param,
+    show_function_param,
+    show_vgpu_param,
+)
 from vgpuctl.planner.mig_geometry import devices_of, instances_of, part_problem, split_name
 from vgpuctl.specs.chassis import CHASSIS
 from vgpuctl.specs.field import (
@@ -49,7 +55,7 @@ from vgpuctl.specs.field import (
     Whole,
     text_like,
 )
-from vgpuctl.specs.layout_params import check_params
+from vgpuctl.specs.layout_params import check_function_params, check_params
 from vgpuctl.specs.telemetry import TELEMETRY
 from vgpuctl.specs.value import Value
 
@@ -90,6 +96,8 @@ class WrittenGpu:
     geometry: tuple[tuple[str, int], ...] = ()
     placements: tuple[tuple[str, tuple[int, ...]], ...] = ()
     count: int = 0
+    vf_params: VgpuParams = ()
+    pf_params: VgpuParams = ()
 
 
 def _parse_address(text: str, /, *, what: str) -> str:
@@ -151,6 +159,7 @@ def _gpu(values: dict[str, Any], entry: Value) -> GpuLayout:
     _check_scheduler(one, keys)
     _check_types(one, keys)
     check_params(one.vgpu_params, (*one.types, *dict(one.shares)), keys)
+    check_function_params(one.vf_params, one.pf_params, keys)
     return GpuLayout(one.match, _layout_of(one, keys), str(entry.origin))
 
 
@@ -176,7 +185,7 @@ def _layout_of(one: WrittenGpu, keys: Mapping[str, Value]) -> Layout:
         case LayoutKind.MIG_VGPU:
             return MigVgpuLayout(_instances(one, keys), *vgpus)
         case LayoutKind.VF:
-            return VfLayout(one.count)
+            return VfLayout(one.count, tuple(sorted(one.vf_params)), tuple(sorted(one.pf_params)))
         case LayoutKind.OFF:
             return OffLayout()
 
@@ -372,6 +381,26 @@ GPU = Table(
             kinds=_WITH_MIG,
         ),
         Field("count", _COUNT, "Number of VFs", is_required=True, kinds=(LayoutKind.VF,)),
+        Field(
+            "vf_params",
+            Text(parse_function_param, show_function_param),
+            "Parameters of each VF of an Intel card (docs/vgpu-parameters.md); a VM's own win",
+            metavar="NAME=VALUE",
+            is_list=True,
+            at_least_one=True,
+            example="[exec_quantum_ms=20, preempt_timeout_us=1000]",
+            kinds=(LayoutKind.VF,),
+        ),
+        Field(
+            "pf_params",
+            Text(parse_function_param, show_function_param),
+            "Parameters of the PF of an Intel card, which the host itself works with",
+            metavar="NAME=VALUE",
+            is_list=True,
+            at_least_one=True,
+            example="[exec_quantum_ms=20]",
+            kinds=(LayoutKind.VF,),
+        ),
     ),
     (Section("scheduler", "The vGPU scheduler"),),
     kinds_by="kind",

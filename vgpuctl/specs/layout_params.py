@@ -3,7 +3,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from vgpuctl.model.vgpu_params import VgpuParam, VgpuParams
+from vgpuctl.model.vgpu_params import FunctionParam, VgpuParam, VgpuParams
 from vgpuctl.sharing.params import refuse_unified_memory
 from vgpuctl.specs.value import Value
 
@@ -25,3 +25,14 @@ def check_params(params: VgpuParams, types: Sequence[str], keys: Mapping[str, Va
         refusal = refuse_unified_memory(name)
         if refusal is not None:
             raise keys["vgpu_params"].refuse(f"contradicts the types: {refusal}")
+
+
+def check_function_params(of_vfs: VgpuParams, of_pf: VgpuParams, keys: Mapping[str, Value]) -> None:
+    """Refuse a parameter of functions that is there twice, and memory of the PF, which has what its VFs leave."""
+    for key, params in (("vf_params", of_vfs), ("pf_params", of_pf)):
+        names = [name for name, _ in params]
+        for number, name in enumerate(names):
+            if name in names[:number]:
+                raise keys[key].refuse(f"has {name} twice")
+    if FunctionParam.VRAM_QUOTA in dict(of_pf):
+        raise keys["pf_params"].refuse("has vram_quota, which a VF has and no PF")

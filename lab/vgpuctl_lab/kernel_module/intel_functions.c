@@ -52,6 +52,7 @@ static int intel_sriov_configure(struct pci_dev *pdev, int count)
 		vgpulab_intel_admin_reset(vgpulab_card_of(pdev)->admin);
 		return 0;
 	}
+	vgpulab_intel_admin_enable(vgpulab_card_of(pdev)->admin);
 	ret = pci_enable_sriov(pdev, count);
 	return ret ?: count;
 }

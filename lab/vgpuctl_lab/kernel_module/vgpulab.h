@@ -379,6 +379,7 @@ extern struct pci_driver vgpulab_intel_pci_driver;
 /* intel_admin.c */
 struct vgpulab_intel_admin;
 struct vgpulab_intel_admin *vgpulab_intel_admin_add(struct vgpulab_card *card, struct pci_dev *pdev);
+void vgpulab_intel_admin_enable(struct vgpulab_intel_admin *admin);
 void vgpulab_intel_admin_reset(struct vgpulab_intel_admin *admin);
 void vgpulab_intel_admin_remove(struct vgpulab_intel_admin *admin);
 

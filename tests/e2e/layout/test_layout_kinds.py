@@ -55,7 +55,15 @@ LAYOUTS: dict[str, dict[str, Any]] = {
         ]
     },
     "sim_004": {
-        "gpus": [{"match": "all", "kind": "vf", "count": 4}],
+        "gpus": [
+            {
+                "match": "all",
+                "kind": "vf",
+                "count": 4,
+                "vf_params": ["exec_quantum_ms=20", "preempt_timeout_us=1000", "vram_quota=2GiB"],
+                "pf_params": ["exec_quantum_ms=5", "preempt_timeout_us=1000", "sched_priority=normal"],
+            }
+        ],
         "network": {"southbound": "ssl:192.0.2.1:6642", "tunnels": "10.84.0.0/16"},
         "uplinks": {"provider": "eno2"},
     },

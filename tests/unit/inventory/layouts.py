@@ -26,6 +26,7 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
+from vgpuctl.model.vgpu_params import VgpuParams
 from vgpuctl.planner.mig_geometry import instances_of
 
 ADDRESSES = ("0000:41:00.0", "0000:61:00.0", "0000:81:00.0")
@@ -75,12 +76,23 @@ def vgpu_layouts(draw: st.DrawFn) -> VgpuLayout:
     return VgpuLayout(draw(st.none() | st.booleans()), mode, draw(st.none() | schedulers()), allowed, wanted)
 
 
+def function_params(*, of_vf: bool) -> st.SearchStrategy[VgpuParams]:
+    """Parameters of the VFs or the PF of an Intel card, sorted."""
+    values = {
+        "exec_quantum_ms": st.integers(0, 2**32 - 1).map(str),
+        "preempt_timeout_us": st.integers(0, 2**32 - 1).map(str),
+        "sched_priority": st.sampled_from(("low", "normal", "high")),
+    }
+    sizes = {"vram_quota": st.integers(1, 2**20).map(lambda mib: str(mib << 20))} if of_vf else {}
+    return st.fixed_dictionaries({}, optional={**values, **sizes}).map(lambda found: tuple(sorted(found.items())))
+
+
 def layouts() -> st.SearchStrategy[Layout]:
     """The possible layouts of one GPU."""
     return st.one_of(
         st.just(OffLayout()),
         st.sampled_from((PassthroughLayout(), PassthroughLayout("vfio-pci"))),
-        st.integers(1, 256).map(VfLayout),
+        st.builds(VfLayout, st.integers(1, 256), function_params(of_vf=True), function_params(of_vf=False)),
         instances(placed=True, parted=True).map(MigLayout),
         st.builds(MigVgpuLayout, instances(placed=True, parted=False), shares=shares(MIG_TYPES)),
         vgpu_layouts(),

@@ -128,6 +128,10 @@ def test_everything_about_the_host_is_read(tmp_path: Path) -> None:
             "kind: vgpu, types: [A40-48Q], vgpu_params: [frame_rate_limiter=0, enable_uvm=1]",
             VgpuLayout(types=("A40-48Q",), vgpu_params=(("enable_uvm", "1"), ("frame_rate_limiter", "0"))),
         ),
+        (
+            "kind: vf, count: 2, vf_params: [vram_quota=3GiB, exec_quantum_ms=20], pf_params: [sched_priority=normal]",
+            VfLayout(2, (("exec_quantum_ms", "20"), ("vram_quota", "3221225472")), (("sched_priority", "normal"),)),
+        ),
         ("kind: mig, geometry: {}", MigLayout()),
         (
             "kind: mig, geometry: {2g.10gb: 2, 1g.5gb+me: 1}, placements: {2g.10gb: [4]}",
@@ -270,6 +274,61 @@ def test_every_match_is_read(tmp_path: Path, match: str, read: GpuMatch) -> None
             "    policy: best-effort\n    time_slice_ms: 2",
             8,
             "contradicts policy best-effort, which has no time slice",
+            None,
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vf\n  count: 2\n  vf_params: [exec_quantum_ms=nan]",
+            7,
+            "'exec_quantum_ms=nan' is no parameter",
+            "0 for no limit",
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vf\n  count: 2\n  vf_params: [exec_quantum_ms=30 %]",
+            7,
+            "'exec_quantum_ms=30 %' is no parameter",
+            "whole number",
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vf\n  count: 2\n  vf_params: [exec_quantum_ms=0.3]",
+            7,
+            "'exec_quantum_ms=0.3' is no parameter",
+            "whole number",
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vf\n  count: 2\n  vf_params: [preempt_timeout_us=4294967296]",
+            7,
+            "is no parameter",
+            "up to 4294967295",
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vf\n  count: 2\n  vf_params: [sched_priority=urgent]",
+            7,
+            "is no parameter",
+            "low, normal, high",
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vf\n  count: 2\n  vf_params: [vram_quota=4]",
+            7,
+            "a size without a unit",
+            "4GiB",
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vf\n  count: 2\n  vf_params: [stop=1]",
+            7,
+            "'stop=1' is no parameter",
+            "exec_quantum_ms",
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vf\n  count: 2\n"
+            "  vf_params: [sched_priority=low, sched_priority=high]",
+            7,
+            "has sched_priority twice",
+            None,
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: vf\n  count: 2\n  pf_params: [vram_quota=1GiB]",
+            7,
+            "which a VF has and no PF",
             None,
         ),
         (

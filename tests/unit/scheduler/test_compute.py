@@ -14,7 +14,7 @@ from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import SchedulerFacts
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.compute import ComputeKind, percent_text
-from vgpuctl.model.layout import GpuLayout, GpuMatch, SchedulerPolicy, VgpuLayout
+from vgpuctl.model.layout import GpuLayout, GpuMatch, SchedulerPolicy, VfLayout, VgpuLayout
 from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.scheduler.explain import explain
@@ -142,3 +142,85 @@ def test_the_proof_sees_a_promise_that_is_not_kept(promise: Promise) -> None:
         check(promise, equal, [*two, lease("gpu1", HELD, vm_name="c")])
     with pytest.raises(BrokenPromise):
         check(promise, with_policy(a40_host(), BEST), two)
+
+
+SLICES = (("exec_quantum_ms", "20"), ("preempt_timeout_us", "5000"))
+
+
+SLICED = VfLayout(3, SLICES, SLICES)
+
+
+def xe_host(
+    *, declared: VfLayout | None, now: str = "exec_quantum_ms=20,preempt_timeout_us=5000", **other: str
+) -> HostCapacity:
+    """A host with three VFs of Intel's. now: what every function has; other: of single ones, `vf0` or `pf`."""
+    found = intel_vf_host(vfs=3)
+    (gpu,) = found.facts.gpus
+    vfs = tuple(replace(one, vgpu_params=other.get(f"vf{one.number}", now)) for one in gpu.vfs)
+    facts = replace(found.facts, gpus=(replace(gpu, vfs=vfs, pf_params=other.get("pf", now)),))
+    entries = () if declared is None else (GpuLayout(GpuMatch(), declared, "gpu1.yml:3"),)
+    return replace(found, facts=facts, declared=entries)
+
+
+def test_a_vf_has_its_slice_of_a_round_in_which_all_others_overrun() -> None:
+    capacity = xe_host(declared=SLICED)
+    placement = Fleet([capacity]).place(request_of("vf,compute>=21%"))
+    assert placement is not None
+    (gpu,) = capacity.facts.gpus
+    found = compute_of(placement.shares[0], gpu, Declared(capacity.declared[0]))
+    assert (found.kind, found.promised) == (ComputeKind.AT_LEAST, Fraction(20, 20 + 3 * 25))
+    assert "20 ms of a round of 95 ms" in str(found)
+
+
+@pytest.mark.parametrize(
+    ("capacity", "wanted", "said"),
+    [
+        (xe_host(declared=None), "vf,compute>=1%", "does not declare"),
+        (xe_host(declared=VfLayout(3, SLICES)), "vf,compute>=1%", "does not declare"),
+        (xe_host(declared=VfLayout(3, SLICES, SLICES[:1])), "vf,compute>=1%", "does not declare"),
+        (
+            xe_host(declared=SLICED, vf2="exec_quantum_ms=0,preempt_timeout_us=9"),
+            "vf,compute>=1%",
+            "unlimited",
+        ),
+        (
+            xe_host(declared=SLICED, pf="exec_quantum_ms=9,preempt_timeout_us=0"),
+            "vf,compute>=1%",
+            "unlimited",
+        ),
+        (
+            xe_host(declared=SLICED, vf1="exec_quantum_ms=differs,preempt_timeout_us=9"),
+            "vf,compute>=1%",
+            "unlimited",
+        ),
+        (
+            xe_host(declared=VfLayout(3, SLICES, (*SLICES, ("sched_priority", "high")))),
+            "vf,compute>=1%",
+            "priority high",
+        ),
+        (xe_host(declared=SLICED), "vf,compute=guaranteed", "guaranteed is asked for"),
+        (xe_host(declared=SLICED), "vf,compute>=22%", "22% are asked for"),
+        (
+            xe_host(declared=SLICED, vf1="exec_quantum_ms=60,preempt_timeout_us=9"),
+            "vf,compute>=20%",
+            "14.8%",
+        ),
+        (xe_host(declared=VfLayout(5, SLICES, SLICES)), "vf,compute>=20%", "13.7%"),
+    ],
+)
+def test_a_vf_promises_nothing_that_a_function_can_take(capacity: HostCapacity, wanted: str, said: str) -> None:
+    answer = explain(request_of(wanted), [capacity], [])
+    assert not isinstance(answer, Placement)
+    assert {one.code for one in answer} == {"compute-promise"} and said in answer[0].reason
+
+
+@pytest.mark.parametrize("own", ["exec_quantum_ms=21", "exec_quantum_ms=0", "preempt_timeout_us=5001"])
+def test_no_vm_gets_a_longer_slice_than_its_neighbours_were_promised_beside(own: str) -> None:
+    name, _, value = own.partition("=")
+    capacity = xe_host(declared=SLICED)
+    asking = replace(request_of("vf"), vgpu_params=((name, value),))
+    answer = explain(asking, [capacity], [])
+    assert not isinstance(answer, Placement)
+    assert answer[0].code == "vgpu-params" and "gpu1.yml:3" in answer[0].reason
+    assert Fleet([capacity]).place(replace(asking, vgpu_params=((name, "3"),))) is not None
+    assert Fleet([xe_host(declared=VfLayout(3))]).place(asking) is not None

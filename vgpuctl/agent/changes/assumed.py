@@ -5,7 +5,7 @@ from typing import Optional, Sequence, Tuple
 
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetVfParams
+from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetFunctionParams, SetVfParams
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
@@ -24,7 +24,7 @@ _VFS, _MODE, _RESET = SetVirtualFunctions.op, SetMigMode.op, ResetGpu.op
 # (the step, what it is refused for now, the steps before it that would change that)
 _EXCUSES: Tuple[Tuple[str, ProblemCode, Tuple[str, ...]], ...] = (
     *((step.op, ProblemCode.NOT_FOUND, (f"{_VFS} to some",)) for step in VGPU_STEPS),
-    (SetVfParams.op, ProblemCode.NOT_FOUND, (f"{_VFS} to some",)),
+    *((step.op, ProblemCode.NOT_FOUND, (f"{_VFS} to some",)) for step in (SetVfParams, SetFunctionParams)),
     (BindDriver.op, ProblemCode.NOT_FOUND, (f"{_VFS} to some",)),
     (ResetGpu.op, ProblemCode.HELD, (SetServiceActive.op,)),
     (SetMigMode.op, ProblemCode.VFS_ACTIVE, (_VFS,)),
@@ -51,7 +51,7 @@ def change(step: Step, problem: Problem, changes: Sequence[Change]) -> Optional[
 def _foreseen(step: Step) -> Optional[Change]:
     if isinstance(step, VGPU_STEPS):
         return Change(step.op, step.device, *step.foreseen, changed=True)
-    if isinstance(step, SetVfParams):
+    if isinstance(step, (SetVfParams, SetFunctionParams)):
         return Change(step.op, step.target, None, step.params, changed=True)
     if isinstance(step, BindDriver):
         return Change(step.op, " ".join(step.addresses), None, step.driver, changed=True)

@@ -13,14 +13,14 @@ from vgpuctl.agent.wire.sharing import SetVfParams
 from vgpuctl.agent.wire.steps import Change
 from vgpuctl.agent.wire.values import replace
 
-_MEANINGS = {
+MEANINGS = {
     "EINVAL": "the driver takes no such value",
     "EPERM": "the driver does not let it be changed on this card",
     "EACCES": "the driver does not let it be changed on this card",
     "EOPNOTSUPP": "the driver does not let it be changed on this card",
     "EIO": "the card's firmware refused it",
 }
-_HINT = "see dmesg; `vgpuctl inspect-host` shows what its VFs have"
+HINT = "see dmesg; `vgpuctl inspect-host` shows what its VFs have"
 
 
 def ensure(host: Host, step: SetVfParams, *, dry_run: bool) -> Change:
@@ -94,15 +94,15 @@ def _write(host: Host, address: str, folder: str, before: Dict[str, str], wanted
             try:
                 host.write(f"{folder}/{name}", value)
             except Problem as problem:
-                meaning = _MEANINGS.get(problem.errno or "", problem.message)
+                meaning = MEANINGS.get(problem.errno or "", problem.message)
                 raise replace(
                     problem,
                     code=ProblemCode.VGPU_REFUSED,
                     message=f"setting {name} of the VF {address} to {value} was refused ({problem.errno}): {meaning}",
                     kernel_lines=log.lines(),
-                    hint=_HINT,
+                    hint=HINT,
                 ) from problem
     now = _now(host, folder, wanted)
     if now != wanted:
         said = f"the VF {address} was told {sriov_admin.write(wanted)} and reads {sriov_admin.write(now)}"
-        raise Problem(ProblemCode.READ_BACK_DIFFERS, said, path=folder, hint=f"the driver limits values; {_HINT}")
+        raise Problem(ProblemCode.READ_BACK_DIFFERS, said, path=folder, hint=f"the driver limits values; {HINT}")

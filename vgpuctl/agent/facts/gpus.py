@@ -180,6 +180,7 @@ class _GpuReader:
             vf_subsystem_id=example.subsystem_id if example else None,
             migration=nvml.migration if nvml else None,
             abilities=nvml.abilities if nvml else None,
+            pf_params=self._part(lambda: self._read_own_params(None), None),
         )
         # After the last part was read: each of them can have a problem.
         problems, unread = tuple(dict.fromkeys(self._problems)), tuple(dict.fromkeys(self._unread))
@@ -262,6 +263,9 @@ class _GpuReader:
     def _read_params(self, number: int, address: str, current: Optional[str]) -> Optional[str]:
         if current is not None:
             return vgpu_params.read(self._host, pci.folder(address))
+        return self._read_own_params(number)
+
+    def _read_own_params(self, number: Optional[int]) -> Optional[str]:
         return sriov_admin.read(self._host, self._address, number) if self._has_vf_params() else None
 
     def _first_params(self, address: str) -> Optional[str]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a VF gets of its card by Intel's driver `xe`: its folder `sriov_admin` (reference open-gpus, 6.1).
+"""What a function gets of its card by Intel's driver `xe`: its folder `sriov_admin` (reference open-gpus, 6.1).
 
 Source: Linux Documentation/ABI/testing/sysfs-driver-intel-xe-sriov; the folder is there since Linux 6.19, `vram_quota`
 since 7.0 and on discrete cards alone.
@@ -7,7 +7,7 @@ since 7.0 and on discrete cards alone.
 
 import json
 import re
-from typing import Dict, Optional
+from typing import Dict, Optional, Sequence
 
 from vgpuctl.agent.facts import pci
 from vgpuctl.agent.host import Host
@@ -16,9 +16,10 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 PRIORITY = "sched_priority"
 SETTABLE = ("exec_quantum_ms", "preempt_timeout_us")
+MEMORY = "vram_quota"
 FIRST = "/run/vgpuctl/vf-params.json"
 """What the driver had before the agent set parameters, by VF. It goes with the boot, as VFs do."""
-_READ = (*SETTABLE, PRIORITY, "vram_quota")
+OF_FUNCTION = (*SETTABLE, PRIORITY, MEMORY)
 _CHOSEN = re.compile(r"\[(\w{1,40})\]")
 DIFFERS = "differs"
 """The value of a parameter for which the card's tiles have different ones; reading it is EUCLEAN."""
@@ -32,21 +33,34 @@ def is_there(host: Host, physical: str) -> bool:
     return _FOLDER in host.listdir(pci.folder(physical))
 
 
-def folder(physical: str, number: int) -> str:
-    """Return the folder of a VF's parameters. number: of its link `virtfnN`; the driver counts from 1."""
-    return f"{pci.folder(physical)}/{_FOLDER}/vf{number + 1}/profile"
+def folder(physical: str, number: Optional[int]) -> str:
+    """Return the folder of a function's parameters.
+
+    number: of the VF's link `virtfnN`, None for the PF; the driver counts VFs from 1.
+    """
+    return f"{pci.folder(physical)}/{_FOLDER}/{'pf' if number is None else f'vf{number + 1}'}/profile"
 
 
-def read(host: Host, physical: str, number: int) -> Optional[str]:
+def stop_file(physical: str, number: int) -> str:
+    """Return the file that stops the work of a VF until its next reset."""
+    return f"{pci.folder(physical)}/{_FOLDER}/vf{number + 1}/stop"
+
+
+def of_all(physical: str, name: str) -> str:
+    """Return the file that sets a parameter of all VFs; it cannot be read."""
+    return f"{pci.folder(physical)}/{_FOLDER}/.bulk_profile/{name}"
+
+
+def read(host: Host, physical: str, number: Optional[int]) -> Optional[str]:
     """Return `exec_quantum_ms=20,preempt_timeout_us=0,sched_priority=low`, None where the driver has no such folder."""
     values = read_values(host, physical, number)
     return write(values) if values else None
 
 
-def read_values(host: Host, physical: str, number: int) -> Dict[str, str]:
-    """Return the parameters that the driver has for a VF, by name."""
+def read_values(host: Host, physical: str, number: Optional[int]) -> Dict[str, str]:
+    """Return the parameters that the driver has for a function, by name."""
     found = {}
-    for name in _READ:
+    for name in OF_FUNCTION:
         try:
             text = host.read_optional(f"{folder(physical, number)}/{name}")
         except Problem as problem:
@@ -81,9 +95,9 @@ def write(values: Dict[str, str]) -> str:
     return ",".join(f"{name}={value}" for name, value in sorted(values.items()))
 
 
-def split(text: str) -> Dict[str, str]:
+def split(text: str, names: Sequence[str] = SETTABLE) -> Dict[str, str]:
     """Read what `write` writes of parameters that can be set. Raises Problem `bad-params`."""
     pairs = [one.partition("=") for one in text.split(",") if text]
-    if not all(name in SETTABLE and value for name, _, value in pairs):
-        raise Problem(ProblemCode.BAD_PARAMS, f"{text[:200]!a} is no list of parameters of a VF")
+    if not all(name in names and value for name, _, value in pairs):
+        raise Problem(ProblemCode.BAD_PARAMS, f"{text[:200]!a} is no list of parameters of a function")
     return {name: value for name, _, value in pairs}

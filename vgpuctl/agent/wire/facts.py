@@ -253,14 +253,13 @@ class Gpu:
     """One GPU (physical function) and everything that hangs on it.
 
     sharing: the kinds that can be used as the GPU stands now, by the names of wire/sharing.py.
-    vendor_id, device_id: four hex digits in lower case (`10de`, `2235`); subsystem_id: `10de:145a`;
-    pci_class: six hex digits (`030200`). mig_mode: `enabled`, `disabled` or None.
-    types: without those that only exist with MIG instances the GPU has not.
+    vendor_id, device_id: four hex digits in lower case (`10de`, `2235`); subsystem_id: `10de:145a`; pci_class: six hex
+    digits (`030200`). mig_mode: `enabled`, `disabled` or None. types: without those of MIG instances the GPU has not.
     users: processes that have a node of the card's driver open (`/dev/nvidia0`, `/dev/dri/card1`) or compute on it
     through `/dev/kfd`; with one, the driver cannot let go of the card.
-    bars_bytes: sizes of the BARs that are present, for the guest's MMIO window.
+    bars_bytes: sizes of the BARs that are present, for the guest's MMIO window. mig: None when the GPU cannot be
+    partitioned, or its driver does not answer.
     problems: what is wrong with this GPU, as sentences; a GPU with problems takes no new VM.
-    mig: None when the GPU cannot be partitioned, or its driver does not answer.
     heterogeneous: whether mixed-size mode is on, None when the GPU has none (reference 3.3). scheduler: None when the
     driver does not say, as with VFs that are not enabled.
     unread: those of the problems that mean that a part could not be read, so that what is here may not be all; with
@@ -272,6 +271,7 @@ class Gpu:
     not look. displays: what the host shows on the card, as sentences about "it".
     topology: None when the agent did not look. vf_device_id, vf_subsystem_id: of its VFs, as device_id and subsystem_id
     are; None without VFs. migration, abilities: of its vGPUs, as NVML tells them; None of a card that has none.
+    pf_params: of the PF itself in Intel's driver `xe`, None where it has none.
     """
 
     address: str
@@ -312,6 +312,7 @@ class Gpu:
     vf_subsystem_id: Optional[str] = None
     migration: Optional[GpuMigration] = None
     abilities: Optional[VgpuAbilities] = None
+    pf_params: Optional[str] = None
 
 
 @dataclass(frozen=True)

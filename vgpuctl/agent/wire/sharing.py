@@ -133,6 +133,26 @@ class SetVfParams:
         return f"parameters of {self.address}"
 
 
+@dataclass(frozen=True)
+class SetFunctionParams:
+    """Set what one function of a card of Intel's driver `xe` has while no VM asks for something else.
+
+    address: the PF. vf: the number of its link `virtfnN`, None for the PF itself. params: as for SetVfParams, and
+    `sched_priority` and, of a VF, `vram_quota` in bytes; others stay as they are. A VM's own parameter keeps its value:
+    the VF gets this one once the VM gives it up.
+    """
+
+    op: ClassVar[str] = "function-params.set"
+    address: str
+    vf: Optional[int]
+    params: str
+
+    @property
+    def target(self) -> str:
+        """The function in words."""
+        return self.address if self.vf is None else f"VF {self.vf} of {self.address}"
+
+
 MakeVgpu = Union[CreateMdev, SetVfProfile]
 VgpuStep = Union[CreateMdev, DeleteMdev, SetVfProfile]
 VGPU_STEPS = (CreateMdev, DeleteMdev, SetVfProfile)

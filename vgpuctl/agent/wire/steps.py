@@ -7,7 +7,7 @@ A step travels as {"op": OP, **fields}. Every step is idempotent: a second time 
 from typing import ClassVar, Optional, Tuple, Union
 
 from vgpuctl.agent.wire.fabric import PARTITION_STEPS, ActivatePartition, DeactivatePartition, RestorePartitions
-from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetVfParams, VgpuStep
+from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetFunctionParams, SetVfParams, VgpuStep
 from vgpuctl.agent.wire.values import dataclass
 
 
@@ -251,6 +251,7 @@ Step = Union[
     SetVirtualFunctions,
     VgpuStep,
     SetVfParams,
+    SetFunctionParams,
     BindDriver,
     ResetFunction,
     HashRom,
@@ -276,6 +277,7 @@ STEPS = (
     SetVirtualFunctions,
     *VGPU_STEPS,
     SetVfParams,
+    SetFunctionParams,
     BindDriver,
     ResetFunction,
     HashRom,

@@ -200,6 +200,8 @@ def print_gpu(gpu: Gpu) -> None:
             vgpu = vgpus.get(vf.address)
             what = "" if vgpu is None else vgpu.mdev_uuid or f"type {vgpu.type_id}"
             print_line(f"    {vf.address}  {what}  group {vf.iommu_group}" + _with(vf.vgpu_params) + _held(vf.holders))
+    if gpu.pf_params is not None:
+        print_line(f"  of the PF     {gpu.pf_params}")
     _print_mig(gpu)
     if gpu.scheduler is not None:
         time_slice = gpu.scheduler.time_slice_us

@@ -3,7 +3,15 @@
 
 from vgpuctl.model.layout import MigLayout, MigVgpuLayout, OffLayout, PassthroughLayout, VfLayout, VgpuLayout
 from vgpuctl.model.vgpu_params import params_text
-from vgpuctl.planner.layout import driver, instances, mig_mode, shares, vgpu_settings, virtual_functions
+from vgpuctl.planner.layout import (
+    driver,
+    function_params,
+    instances,
+    mig_mode,
+    shares,
+    vgpu_settings,
+    virtual_functions,
+)
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.vgpu_boards import FIRMWARE, vfs_for_vgpu
 from vgpuctl.planner.layout.work import GpuWork
@@ -92,6 +100,7 @@ def plan_vf(work: GpuWork, layout: VfLayout) -> None:
         return
     driver.ensure_vendor_driver(work)
     virtual_functions.ensure(work, layout.count)
+    function_params.ensure(work, layout)
 
 
 def plan_off(work: GpuWork, layout: OffLayout) -> None:

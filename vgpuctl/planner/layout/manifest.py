@@ -23,10 +23,11 @@ from vgpuctl.agent.wire.steps import (
     Step,
 )
 from vgpuctl.agent.wire.vf_health import PF_STUB
-from vgpuctl.model.layout import HostLayout, MigLayout, MigVgpuLayout, PassthroughLayout, VgpuLayout
+from vgpuctl.model.layout import HostLayout, MigLayout, MigVgpuLayout, PassthroughLayout, VfLayout, VgpuLayout
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.planner.layout.driver import VFIO_PCI
 from vgpuctl.planner.layout.fabric import fabric_steps
+from vgpuctl.planner.layout.function_params import params_steps
 from vgpuctl.planner.layout.network import network_steps
 from vgpuctl.planner.layout.work import made_again
 from vgpuctl.planner.mig_geometry import slices_of
@@ -88,6 +89,8 @@ def _steps(gpu: Gpu, layout: object) -> list[Step]:
         steps.append(SetMigMode(gpu.address, gpu.mig.current))
     if gpu.vfs:
         steps.append(SetVirtualFunctions(gpu.address, len(gpu.vfs)))
+    if isinstance(layout, VfLayout):
+        steps += params_steps(gpu.address, layout, len(gpu.vfs))
     for one in gpu.mig.instances if gpu.mig else ():
         steps.append(made_again(gpu.address, one))
     if isinstance(layout, VgpuLayout | MigVgpuLayout) and layout.scheduler is not None:

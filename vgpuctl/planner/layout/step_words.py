@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from vgpuctl.agent.wire.fabric import ActivatePartition, DeactivatePartition, RestorePartitions
-from vgpuctl.agent.wire.sharing import VGPU_STEPS, DeleteMdev, SetVfParams, VgpuStep
+from vgpuctl.agent.wire.sharing import VGPU_STEPS, DeleteMdev, SetFunctionParams, SetVfParams, VgpuStep
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     CreateGpuInstance,
@@ -62,6 +62,7 @@ WORDS: Mapping[type, Callable[[Any], str]] = {
     SetVirtualFunctions: lambda step: f"have {step.count} VFs on {step.address}",
     **dict.fromkeys(VGPU_STEPS, _vgpu),
     SetVfParams: lambda step: f"set {step.params} of the VF {step.address}",
+    SetFunctionParams: lambda step: f"set {step.params} of {step.target}",
     BindDriver: lambda step: f"bind {', '.join(step.addresses)} to {step.driver or 'the driver that the kernel picks'}",
     ResetFunction: lambda step: f"reset {step.address}",
     HashRom: lambda step: f"read the ROM of {step.address}",

@@ -95,6 +95,8 @@ class Drivers:
             self._state.vf_params.pop(address, None)
             self._state.wedged = [one for one in self._state.wedged if one != address]
             self._state.vgpus = [vgpu for vgpu in self._state.vgpus if vgpu.function != address]
+        self._state.stopped_vfs = [one for one in self._state.stopped_vfs if one not in self._state.vfs_of(card)]
+        self._divide_memory(card, count)
         self._state.vf_counts[card.address] = count
         modes.forget(self._state, card)
         if card.address in self._state.unregistered:
@@ -103,6 +105,14 @@ class Drivers:
             self._state.unregistered.append(card.address)
         for address in self._state.vfs_of(card):
             self.probe(address)
+
+    def _divide_memory(self, card: CardShape, count: int) -> None:
+        """Intel's driver divides the memory itself, unless somebody has begun before the VFs are enabled."""
+        vfs = [card.vf_address(number) for number in range(card.total_vfs)]
+        by_hand = [one for one in self._state.quotas_by_hand if one != card.address]
+        if count and any("vram_quota" in self._state.vf_params.get(one, {}) for one in vfs):
+            by_hand.append(card.address)
+        self._state.quotas_by_hand = by_hand
 
     def _native(self, function: str) -> str | None:
         card = self.card_of(function)

@@ -4,16 +4,17 @@
 import errno
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NoReturn
 
 from vgpuctl_lab.simulated.machine import readings, rules, usage
 from vgpuctl_lab.simulated.machine.drivers import STUB, Drivers
 from vgpuctl_lab.simulated.machine.shape import DEFAULT_ORDER, MDEV, CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, State, Vgpu
-from vgpuctl_lab.simulated.machine.tree import NO_GPU_INSTANCE, VF_DEFAULTS, VF_MOST
+from vgpuctl_lab.simulated.machine.tree import NO_GPU_INSTANCE, PRIORITIES, VF_DEFAULTS, VF_MOST, memory_quota
 
 _DEVICE = r"/sys/bus/pci/devices/([^/]+)"
+_ADMIN = rf"{_DEVICE}/sriov_admin"
 _MDEV = r"/sys/bus/mdev/devices/([^/]+)"
 _UUID = re.compile(r"[0-9A-Fa-f]{8}(-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}\n?")
 _NUMBER = re.compile(r"\+?(0[xX][0-9a-fA-F]+|[0-9]+)\n?")
@@ -21,6 +22,7 @@ _PLACEMENT_KEY = re.compile(r"vgpu-placement-id=(\d+)")
 _MOST_PARAMS_BYTES = 1024
 _MOST_VFS = 0xFFFF
 _MOST_VF_PARAM = 0xFFFF_FFFF
+_MOST_QUOTA = 0xFFFF_FFFF_FFFF_FFFF
 
 
 class SimulatedKernel:
@@ -37,7 +39,11 @@ class SimulatedKernel:
             (rf"{_DEVICE}/nvidia/current_vgpu_type", self._set_type),
             (rf"{_DEVICE}/nvidia/(gpu_instance_id|placement_id)", self._set_number),
             (rf"{_DEVICE}/nvidia/vgpu_params", self._set_params),
-            (rf"{_DEVICE}/sriov_admin/vf(\d+)/profile/(exec_quantum_ms|preempt_timeout_us)", self._set_vf_param),
+            (rf"{_ADMIN}/(pf|vf\d+)/profile/(exec_quantum_ms|preempt_timeout_us)", self._set_param),
+            (rf"{_ADMIN}/(pf)/profile/(sched_priority)", self._set_param),
+            (rf"{_ADMIN}/(vf\d+)/profile/(vram_quota)", self._set_param),
+            (rf"{_ADMIN}/(\.bulk_profile)/(\w+)", self._set_param),
+            (rf"{_ADMIN}/(vf\d+)/stop", self._stop_vf),
             (rf"{_DEVICE}/sriov_numvfs", self._set_numvfs),
             (rf"{_DEVICE}/sriov_drivers_autoprobe", self._set_autoprobe),
             (rf"{_DEVICE}/driver_override", self._override),
@@ -169,18 +175,43 @@ class SimulatedKernel:
             refuse(errno.EBUSY)
         self._drivers.set_vfs(card, wanted)
 
-    def _set_vf_param(self, function: str, number_text: str, name: str, text: str) -> None:
+    def _set_param(self, pf: str, folder: str, name: str, text: str) -> None:
         """The driver takes its maximum for more; the firmware refuses where a fault says so."""
-        card, value = self._card_of(function), str(min(number(text), VF_MOST[name]))
-        if number(text) > _MOST_VF_PARAM:
+        card = self._card_of(pf)
+        value = _param(name, text)
+        if self._state.fault(card, "vf-params-refused"):
+            refuse(errno.EIO)
+        if folder == "pf":
+            self._set_params_of(card, [pf], name, value)
+        elif folder == ".bulk_profile":
+            functions = [card.vf_address(number) for number in range(card.total_vfs)]
+            is_memory = name == "vram_quota"
+            self._set_params_of(card, self._state.vfs_of(card) if is_memory else functions, name, value)
+        else:
+            self._set_params_of(card, [card.vf_address(int(folder[2:]) - 1)], name, value)
+
+    def _set_params_of(self, card: CardShape, functions: Sequence[str], name: str, value: str) -> None:
+        if name == "vram_quota":
+            vfs = [card.vf_address(number) for number in range(card.total_vfs)]
+            others = sum(memory_quota(self._state, card, one) for one in vfs if one not in functions)
+            if others + int(value) * len(functions) > card.memory_mib << 20:
+                refuse(errno.EIO)
+        for address in functions:
+            own = self._state.vf_params.pop(address, {}) | {name: value}
+            changed = {one: text for one, text in own.items() if text != VF_DEFAULTS.get(one)}
+            if changed:
+                self._state.vf_params[address] = changed
+
+    def _stop_vf(self, pf: str, folder: str, text: str) -> None:
+        """The VF works no more until it is reset."""
+        card = self._card_of(pf)
+        if text.strip() not in ("1", "y", "Y", "on"):
             refuse(errno.EINVAL)
         if self._state.fault(card, "vf-params-refused"):
             refuse(errno.EIO)
-        address = self._state.vfs_of(card)[int(number_text) - 1]
-        own = self._state.vf_params.pop(address, {}) | {name: value}
-        changed = {one: text for one, text in own.items() if text != VF_DEFAULTS[one]}
-        if changed:
-            self._state.vf_params[address] = changed
+        address = card.vf_address(int(folder[2:]) - 1)
+        if address not in self._state.stopped_vfs:
+            self._state.stopped_vfs.append(address)
 
     def _set_autoprobe(self, function: str, text: str) -> None:
         wanted = number(text)
@@ -205,6 +236,7 @@ class SimulatedKernel:
         if self._state.fault(card, "reset-fails") or (self._state.fault(card, "flr-fails") and methods == ["flr"]):
             self._machine.log(f"vfio-pci {function}: not ready 65535ms after FLR; giving up")
             refuse(errno.ENOTTY)
+        self._state.stopped_vfs = [one for one in self._state.stopped_vfs if one != function]
         if function == card.address:
             readings.forget_errors(self._state, card)
 
@@ -299,6 +331,18 @@ def number(text: str) -> int:
         return int(digits, base)
     except ValueError:
         refuse(errno.EINVAL)
+
+
+def _param(name: str, text: str) -> str:
+    """Read a parameter of a function as Intel's driver does. Raises OSError EINVAL."""
+    if name == "sched_priority":
+        if text.strip() not in PRIORITIES:
+            refuse(errno.EINVAL)
+        return text.strip()
+    value = number(text)
+    if value > (_MOST_QUOTA if name == "vram_quota" else _MOST_VF_PARAM):
+        refuse(errno.EINVAL)
+    return str(min(value, VF_MOST.get(name, value)))
 
 
 def refuse(number: int) -> NoReturn:

@@ -187,7 +187,8 @@ class State:
     played_xids: how many Xids of each curve the kernel has logged.
     opened: cards that somebody has used since their driver took them.
     wedged: VFs that no VM can use any more.
-    vf_params: what Intel's driver was told of VFs, by name; it lasts as long as they do.
+    vf_params: what Intel's driver was told of functions, by name; of VFs it lasts as long as they do.
+    quotas_by_hand: Intel's cards whose VFs' memory was divided before they were enabled. stopped_vfs: until a reset.
     reset_orders: what was written to `reset_method` of functions. roms: cards whose ROM is switched on.
     """
 
@@ -221,6 +222,8 @@ class State:
     wedged: list[str] = field(default_factory=list)
     reset_orders: dict[str, str] = field(default_factory=dict)
     vf_params: dict[str, dict[str, str]] = field(default_factory=dict)
+    quotas_by_hand: list[str] = field(default_factory=list)
+    stopped_vfs: list[str] = field(default_factory=list)
     roms: list[str] = field(default_factory=list)
     fabric: Fabric = field(default_factory=Fabric)
     opened: list[str] = field(default_factory=list, compare=False, repr=False)

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a layout gives the PF and the VFs of Intel's cards: time and memory (reference open-gpus, 6.1).
+
+A VM's own parameter stays while the VM has its VF; the layout's is what the VF gets back then.
+"""
+
+from vgpuctl.agent.wire.facts import VirtualFunction
+from vgpuctl.agent.wire.sharing import SetFunctionParams
+from vgpuctl.model.layout import VfLayout
+from vgpuctl.model.units import MIB, exact_mib
+from vgpuctl.model.vgpu_params import FunctionParam, VgpuParams, params_text, show_function_param, split_params
+from vgpuctl.planner.layout.result import Phase
+from vgpuctl.planner.layout.work import GpuWork
+
+_SUBJECT = "function-params"
+_KERNEL = "the driver xe has them since Linux 6.19, vram_quota of VFs of discrete cards since 7.0"
+_UNEQUAL = "differs"
+"""What the agent reads where the card's tiles have different values."""
+
+
+def ensure(work: GpuWork, layout: VfLayout) -> None:
+    """Have each function's parameters, and note the differences. VMs that run keep their VFs."""
+    if work.obstacles or not (layout.vf_params or layout.pf_params):
+        return
+    if work.gpu.pf_params is None and not work.is_rebuilt:
+        declared = ", ".join(sorted({name for name, _ in (*layout.vf_params, *layout.pf_params)}))
+        work.differ(_SUBJECT, declared, "not told by the driver")
+        work.block(
+            "no-vf-params",
+            f"the driver {work.gpu.driver or '(none)'} of {work.address} has no {declared}",
+            remedy=_KERNEL,
+        )
+        return
+    if not _memory_fits(work, layout):
+        return
+    _of_function(work, None, layout.pf_params, dict(split_params(work.gpu.pf_params)))
+    there = {one.number: one for one in work.gpu.vfs} if len(work.gpu.vfs) == layout.count else {}
+    for number in sorted(range(layout.count), key=lambda one: _shrinks_last(there.get(one), layout.vf_params)):
+        if work.obstacles:
+            return
+        vf = there.get(number)
+        _of_function(work, number, _without_memory_in_use(work, vf, layout.vf_params), _standing(vf))
+
+
+def params_steps(address: str, layout: VfLayout, count: int) -> list[SetFunctionParams]:
+    """The steps from a fresh boot. count: of the VFs that are there."""
+    of_pf = [SetFunctionParams(address, None, params_text(layout.pf_params))] if layout.pf_params else []
+    numbers = range(count) if layout.vf_params else ()
+    return [*of_pf, *(SetFunctionParams(address, number, params_text(layout.vf_params)) for number in numbers)]
+
+
+def _of_function(work: GpuWork, number: int | None, wanted: VgpuParams, found: dict[str, str]) -> None:
+    step = SetFunctionParams(work.address, number, params_text(wanted))
+    # A VF that is made by an earlier step has the driver's own values.
+    is_new = not found
+    missing = [] if is_new else [name for name, _ in wanted if name not in found]
+    if missing:
+        reason = f"the driver {work.gpu.driver} of {work.address} has no {', '.join(missing)} for {step.target}"
+        work.differ(_SUBJECT, params_text(wanted), f"no {', '.join(missing)}")
+        work.block("no-vf-params", reason, remedy=_KERNEL)
+        return
+    differing = [(name, value) for name, value in wanted if found.get(name) != value]
+    if not differing:
+        return
+    if not is_new:
+        told = tuple((name, found[name]) for name, _ in differing)
+        where = "the PF" if number is None else f"VF {number}"
+        work.differ(_SUBJECT, f"{_words(tuple(differing))} of {where}", _words(told))
+    back = tuple((name, found[name]) for name, _ in differing if found.get(name) not in (None, _UNEQUAL))
+    undo = (SetFunctionParams(work.address, number, params_text(back)),) if back else ()
+    work.add(Phase.SCHEDULER, step, f"set {_words(wanted)} of {step.target}", undo=undo)
+
+
+def _standing(vf: VirtualFunction | None) -> dict[str, str]:
+    """What a VF has while no VM asks for something else."""
+    return {} if vf is None else dict(split_params(vf.vgpu_params)) | dict(split_params(vf.first_params))
+
+
+def _shrinks_last(vf: VirtualFunction | None, wanted: VgpuParams) -> tuple[bool, int]:
+    """The VFs whose memory shrinks come first, so that others can have it."""
+    has, needs = _standing(vf).get(FunctionParam.VRAM_QUOTA, "0"), dict(wanted).get(FunctionParam.VRAM_QUOTA, "0")
+    number = 0 if vf is None else vf.number
+    return (not has.isdigit() or int(has) <= int(needs)), number
+
+
+def _without_memory_in_use(work: GpuWork, vf: VirtualFunction | None, wanted: VgpuParams) -> VgpuParams:
+    """The parameters without the memory of a VF that a VM runs on: its guest's driver has read the size."""
+    quota, found = dict(wanted).get(FunctionParam.VRAM_QUOTA), _standing(vf).get(FunctionParam.VRAM_QUOTA)
+    if vf is None or not vf.holders or quota is None or found in (None, quota):
+        return wanted
+    remedy = "a running guest has read the size: stop its VM, then run again"
+    declared = f"{_words(((FunctionParam.VRAM_QUOTA, quota),))} of VF {vf.number}"
+    work.differ(_SUBJECT, declared, _words(((FunctionParam.VRAM_QUOTA, str(found)),)), remedy=remedy)
+    return tuple(one for one in wanted if one[0] != FunctionParam.VRAM_QUOTA)
+
+
+def _memory_fits(work: GpuWork, layout: VfLayout) -> bool:
+    quota = int(dict(layout.vf_params).get(FunctionParam.VRAM_QUOTA, "0")) // MIB
+    memory = work.gpu.memory_mib or (work.board.memory_mib if work.board else 0)
+    if not memory or quota * layout.count <= memory:
+        return True
+    reason = (
+        f"{layout.count} VFs with {exact_mib(quota)} each need {exact_mib(quota * layout.count)}, and {work.name} at"
+        f" {work.address} has {exact_mib(memory)}"
+    )
+    work.block("too-much-memory", reason, remedy="declare a smaller vram_quota, or fewer VFs")
+    return False
+
+
+def _words(params: VgpuParams) -> str:
+    return ", ".join(map(show_function_param, params))

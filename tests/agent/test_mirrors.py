@@ -12,6 +12,7 @@ ELSEWHERE = {
     "fabric_mode": "the mode is one reading with the partitions, in facts/fabric.py",
     "gpu_instance": "the GPU instances are one reading with the MIG mode, in facts/mig.py and facts/nvml_mig.py",
     "gpu_reset": "a reset leaves nothing to read but the MIG mode that it makes current",
+    "function_params": "the parameters of PF and VFs are one reading with those of VMs, in facts/sriov_admin.py",
     "heterogeneous": "the mode is read by NVML with the card's other values, in facts/nvml_vgpu.py",
     "mig_mode": "the mode is one reading with the GPU instances, in facts/mig.py and facts/nvml_mig.py",
     "partition": "the partitions are one reading with the mode, in facts/fabric.py",

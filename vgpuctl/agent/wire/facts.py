@@ -264,9 +264,8 @@ class Gpu:
     driver does not say, as with VFs that are not enabled.
     unread: those of the problems that mean that a part could not be read, so that what is here may not be all; with
     those of single VFs, which keep nothing else from being used.
-    utilisation_percent: how busy it was when it was read, None when it does not tell (a GPU in MIG mode).
-    persistence: nvidia-persistenced, where it has the card open; it is none of the users, for it is stopped while the
-    card changes hands.
+    utilisation_percent: how busy it was when it was read, None when it does not tell (a GPU in MIG mode). persistence:
+    nvidia-persistenced, where it has the card open; it is no user, for it is stopped while the card changes hands.
     strangers: endpoints in the IOMMU groups of the card's functions that are not of the card; None of an agent that did
     not look. displays: what the host shows on the card, as sentences about "it".
     topology: None when the agent did not look. vf_device_id, vf_subsystem_id: of its VFs, as device_id and subsystem_id

@@ -10,8 +10,9 @@ from typing import NoReturn
 from vgpuctl_lab.simulated.machine import readings, rules, usage
 from vgpuctl_lab.simulated.machine.drivers import STUB, Drivers
 from vgpuctl_lab.simulated.machine.shape import DEFAULT_ORDER, MDEV, CardShape
+from vgpuctl_lab.simulated.machine.sriov_admin import PRIORITIES, VF_DEFAULTS, VF_MOST, memory_quota
 from vgpuctl_lab.simulated.machine.state import MachineFolder, State, Vgpu
-from vgpuctl_lab.simulated.machine.tree import NO_GPU_INSTANCE, PRIORITIES, VF_DEFAULTS, VF_MOST, memory_quota
+from vgpuctl_lab.simulated.machine.tree import NO_GPU_INSTANCE
 
 _DEVICE = r"/sys/bus/pci/devices/([^/]+)"
 _ADMIN = rf"{_DEVICE}/sriov_admin"

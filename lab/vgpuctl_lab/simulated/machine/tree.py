@@ -9,7 +9,7 @@ import hashlib
 import json
 from dataclasses import dataclass, replace
 
-from vgpuctl_lab.simulated.machine import ovn, rules
+from vgpuctl_lab.simulated.machine import ovn, rules, sriov_admin
 from vgpuctl_lab.simulated.machine.shape import DEFAULT_ORDER, MDEV, MDEV_VF, VF_PROFILE, CardShape, Companion, Shape
 from vgpuctl_lab.simulated.machine.state import State, Vgpu, is_nvidia
 
@@ -57,11 +57,6 @@ FIRMWARES = {
     ),
     **_build(60, "", "OVMF_CODE_4M.fd", "OVMF_VARS_4M.fd", ["pc-i440fx-*", "pc-q35-*"], []),
 }
-INTEL_DRIVER = "xe"
-VF_DEFAULTS = {"exec_quantum_ms": "0", "preempt_timeout_us": "0", "sched_priority": "low"}
-VF_MOST = {"exec_quantum_ms": 100_000, "preempt_timeout_us": 100_000_000}
-"""The driver's maxima, from memory: nobody has looked."""
-PRIORITIES = ("low", "normal", "high")
 SRIOV_MANAGE = "/usr/lib/nvidia/sriov-manage"
 _UNKNOWN_BOARD, _FALLEN, _NO_RESET, _BAR_UNASSIGNED, _VBIOS, _OTHER_IDS = (
     "board-unknown",
@@ -253,8 +248,8 @@ def _add_card(tree: Tree, state: State, card: CardShape, driver_version: str) ->
     ruling = rules.Ruling(state, card)
     for number, address in enumerate(state.vfs_of(card)):
         _add_vf(tree, state, card, number, address, ruling)
-    if card.driver == INTEL_DRIVER and state.drivers.get(card.address) == INTEL_DRIVER and card.total_vfs:
-        _add_sriov_admin(tree, state, card)
+    tree.update(sriov_admin.files(state, card))
+    tree.update({path: Link(target) for path, target in sriov_admin.links(state, card).items()})
     if is_nvidia(card) and state.drivers.get(card.address) == rules.DRIVER:
         proc = f"/proc/driver/nvidia/gpus/{card.address}"
         tree[f"{proc}/information"] = (
@@ -330,38 +325,6 @@ def _add_vf(tree: Tree, state: State, card: CardShape, number: int, address: str
     elif card.interface == VF_PROFILE:
         tree[f"{folder}/vfio-dev/vfio{card.group(number)}/dev"] = ""
         _add_profile(tree, state, card, address, ruling)
-
-
-def _add_sriov_admin(tree: Tree, state: State, card: CardShape) -> None:
-    """What the driver xe of Linux 7.0 tells of the PF and of each VF that the card can have (open-gpus, 6.1)."""
-    if state.fault(card, "no-sriov-admin"):
-        return
-    admin = f"{card.folder(card.address)}/sriov_admin"
-    functions = {"pf": card.address}
-    functions |= {f"vf{number + 1}": card.vf_address(number) for number in range(card.total_vfs)}
-    there = {card.address, *state.vfs_of(card)}
-    for name, address in functions.items():
-        values = VF_DEFAULTS | state.vf_params.get(address, {})
-        tree[f"{admin}/{name}/profile/exec_quantum_ms"] = values["exec_quantum_ms"]
-        tree[f"{admin}/{name}/profile/preempt_timeout_us"] = values["preempt_timeout_us"]
-        priorities = (f"[{one}]" if one == values["sched_priority"] else one for one in PRIORITIES)
-        tree[f"{admin}/{name}/profile/sched_priority"] = " ".join(priorities)
-        if address in there:
-            tree[f"{admin}/{name}/device"] = Link(card.folder(address))
-        if address != card.address:
-            tree[f"{admin}/{name}/profile/vram_quota"] = str(memory_quota(state, card, address))
-            tree[f"{admin}/{name}/stop"] = ""
-    for name in (*VF_DEFAULTS, "vram_quota"):
-        tree[f"{admin}/.bulk_profile/{name}"] = ""
-
-
-def memory_quota(state: State, card: CardShape, vf: str) -> int:
-    """The memory of a VF in bytes. Without a word before they are enabled, VFs have equal parts."""
-    own = state.vf_params.get(vf, {}).get("vram_quota")
-    if own is not None:
-        return int(own)
-    is_divided = vf in state.vfs_of(card) and card.address not in state.quotas_by_hand
-    return (card.memory_mib << 20) // state.vf_counts[card.address] if is_divided else 0
 
 
 def _add_types(tree: Tree, card: CardShape, function: str, ruling: rules.Ruling) -> None:

@@ -161,6 +161,10 @@ def test_advice_is_a_diff_with_commands_gain_proof_and_hours(
     assert [one["id"] for one in planned["advice"]] == [moves["id"]]
     assert [(one["step"]["name"], one["outcome"]) for one in planned["moves"]] == [("advised/victim", "planned")]
     assert "advised/victim" in operator.does(*rebalance, "--max-moves", "1").out
+    above = operator.json(*rebalance, "--above", "70", "--moves-per-hour", "1", "--max-downtime", "10m")
+    assert [(one["step"]["name"], one["outcome"]) for one in above["moves"]] == [("advised/victim", "planned")]
+    assert "% with it" in above["advice"][0]["gain"]["text"]
+    assert operator.json(*rebalance, "--above", "70", "--max-downtime", "1s")["moves"] == []
     made = operator.json(*rebalance, "--apply", "--yes", "--allow-cold", "--shutdown-timeout", "0")
     assert (made["changed"], [one["outcome"] for one in made["moves"]]) == (True, ["moved"])
     (moved,) = [one for one in operator.json("list-vms") if one["vm"]["request"]["name"] == "victim"]
@@ -168,6 +172,8 @@ def test_advice_is_a_diff_with_commands_gain_proof_and_hours(
     assert moves["after"] == {"advised/victim place": f"{moved['vm']['host']} {share['gpu']}"}
     (told,) = operator.json("list-events", "--kind", "moves-ended")
     assert (told["subject"], told["after"]) == ("rebalance", {"moved": 1, "failed": 0, "left": 0})
+    assert operator.json(*rebalance, "--above", "1", "--moves-per-hour", "1")["moves"] == [], "one was made this hour"
+    assert "--above" in operator.is_refused(*rebalance, "--moves-per-hour", "1")["hint"]
     stop, create, delete = smaller["commands"]
     operator.does(*_words(stop), "--timeout", "0")
     operator.does(*_words(create))

@@ -8,7 +8,7 @@ import click
 
 from vgpuctl.cli.forms.planned_moves import carry_out_asked, move_options, print_steps, read_until, require_made
 from vgpuctl.cli.options import options
-from vgpuctl.cli.options.numbers import WholeRange
+from vgpuctl.cli.options.numbers import SecondsRange, WholeRange
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import print_line, say
 
@@ -33,7 +33,25 @@ _JSON: "JsonOutput[JsonRebalance]" = JsonOutput()
 
 
 @click.command("rebalance")
+@click.option(
+    "--above",
+    "above_percent",
+    type=WholeRange(1, 100),
+    metavar="PERCENT",
+    help="Bring GPUs below this load, whatever their VMs were promised.  [default: replay promised time]",
+)
 @click.option("--max-moves", type=WholeRange(1, 10_000), help="Most moves.  [default: no limit]")
+@click.option(
+    "--moves-per-hour",
+    type=WholeRange(1, 10_000),
+    help="With --above, most moves in an hour, with those of earlier runs.  [default: no limit]",
+)
+@click.option(
+    "--max-downtime",
+    "max_downtime_s",
+    type=SecondsRange(0),
+    help="With --above, most seconds that VMs are down, all added up.  [default: no limit]",
+)
 @click.option(
     "--replay", default="6h", show_default=True, metavar="DURATION", help="Minutes before now to replay sharing with."
 )
@@ -44,7 +62,10 @@ _JSON: "JsonOutput[JsonRebalance]" = JsonOutput()
 @options.one_host
 @options.as_json
 def command(
+    above_percent: int | None,
     max_moves: int | None,
+    moves_per_hour: int | None,
+    max_downtime_s: float | None,
     replay: str,
     tenant: str | None,
     applies: bool,
@@ -60,17 +81,34 @@ def command(
     The moves are the recommendations `rebalance` of `vgpuctl advise`, with the largest gain first: at most one to or
     from each GPU, since the gain of each is replayed by itself. The host of each says whether the VM can run on
     meanwhile. --apply makes them one after the other and ends at the first that is not made as planned.
+
+    With --above, moves bring GPUs below that load: from the hottest on, each VM to the calmest GPU of another host that
+    stays below it. A load is the mean of 15 minutes, and what it varies is added. Where a host refuses a VM, the next
+    best move is planned.
     """
+    from math import inf
+
     from vgpuctl.cli.forms.services import services
+    from vgpuctl.errors import UsageError
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.maintenance.planned_moves import MoveRules
+    from vgpuctl.usecases.telemetry.balance import plan_balance
     from vgpuctl.usecases.telemetry.rebalance import plan_rebalance
 
+    for option, value in (("--moves-per-hour", moves_per_hour), ("--max-downtime", max_downtime_s)):
+        if value is not None and above_percent is None:
+            raise UsageError(f"{option} is for moves with --above", hint="add --above 70, or leave it out")
     replay_s = parse_duration(replay, what="--replay")
+    max_s = inf if max_downtime_s is None else max_downtime_s
     with services(**where) as opened:
         ends_at = read_until(until, opened.store.now())
-        rules = MoveRules("a calmer GPU", allows_cold, ends_at, timeout_s=shutdown_timeout_s)
-        found = plan_rebalance(opened, since_s=replay_s, replay_s=replay_s, most=max_moves, tenant=tenant)
+        rules = MoveRules("a calmer GPU", allows_cold, ends_at, max_s, timeout_s=shutdown_timeout_s)
+        if above_percent is None:
+            found = plan_rebalance(opened, since_s=replay_s, replay_s=replay_s, most=max_moves, tenant=tenant)
+        else:
+            found = plan_balance(
+                opened, above_percent, most=max_moves, per_hour=moves_per_hour, max_downtime_s=max_s, tenant=tenant
+            )
         moves = list(found.steps)
         if applies:
             moves = carry_out_asked(opened, "rebalance", [one.as_asked for one in found.steps], rules, yes=yes)

@@ -17,6 +17,7 @@ ELSEWHERE = {
     "mig_mode": "the mode is one reading with the GPU instances, in facts/mig.py and facts/nvml_mig.py",
     "partition": "the partitions are one reading with the mode, in facts/fabric.py",
     "reset": "a reset leaves nothing to read",
+    "tuning": "the settings are read by NVML with the card's other values, in facts/nvml_tuning.py",
     "rom": "the ROM is only read when a card comes back from a VM; the change itself says its hash",
 }
 # Parts of several changes: none of them is a step of its own.

@@ -46,6 +46,15 @@ from vgpuctl.agent.wire.steps import (
     Step,
     TakeOutUplink,
 )
+from vgpuctl.agent.wire.tuning import (
+    ClockRun,
+    GpuTuning,
+    SetComputeMode,
+    SetEccMode,
+    SetGpuClocks,
+    SetPowerLimit,
+    UnreadSetting,
+)
 
 UUID = "c2177883-f1bb-47f0-914d-32a22e3a8804"
 HOLDER = Holder(7, "qemu-system-x86_64", UUID)
@@ -80,6 +89,13 @@ GPU = Gpu(
     ),
     heterogeneous=False,
     scheduler=SchedulerFacts("fixed-share", 2000),
+    tuning=GpuTuning(
+        power_limits_mw=(100_000, 300_000),
+        locked_clocks_mhz=(0, 0),
+        clocks=(ClockRun(210, 1740, 15),),
+        ecc=True,
+        unread=(UnreadSetting("power_limit_mw", "NVML does not tell it"),),
+    ),
 )
 FACTS = HostFacts(
     "gpu1", "boot", "6.1", "quiet", "Debian", "3.11.2", 5, 8192, 4096, (NumaNode(0, "0-3", 8192),),
@@ -105,6 +121,10 @@ STEPS: tuple[Step, ...] = (
     DestroyGpuInstance("0000:41:00.0", "2g.10gb", 4),
     SetHeterogeneousMode("0000:41:00.0", True, gpu_instance_start=6),
     SetVgpuScheduler("0000:41:00.0", "equal-share", 2000),
+    SetPowerLimit("0000:41:00.0", None),
+    SetGpuClocks("0000:41:00.0", (1200, 1740)),
+    SetEccMode("0000:41:00.0", False),
+    SetComputeMode("0000:41:00.0", "prohibited"),
     SetServiceActive("nvidia-dcgm.service", False),
     SetHugepages(1 << 20, 16),
     SetOvnDaemon("switch", True),

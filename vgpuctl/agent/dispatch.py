@@ -36,6 +36,7 @@ from vgpuctl.agent.wire.steps import (
     Step,
     TakeOutUplink,
 )
+from vgpuctl.agent.wire.tuning import SetComputeMode, SetEccMode, SetGpuClocks, SetPowerLimit
 
 RECORDED_CALLS = ("facts", "health", "diagnostics", "readings")
 _INSTALLED = ("boot", "certificate", "textfile")
@@ -53,6 +54,10 @@ _TAKERS: Dict[Type[Step], str] = {
     DestroyGpuInstance: "gpu_instance.ensure_destroyed",
     SetHeterogeneousMode: "heterogeneous.ensure",
     SetVgpuScheduler: "scheduler.ensure",
+    SetPowerLimit: "tuning.ensure_power_limit",
+    SetGpuClocks: "tuning.ensure_clocks",
+    SetEccMode: "tuning.ensure_ecc",
+    SetComputeMode: "tuning.ensure_compute_mode",
     SetServiceActive: "services.ensure",
     SetHugepages: "hugepages.ensure",
     SetFabricMode: "fabric_mode.ensure",
@@ -161,13 +166,23 @@ def _note_functions(host: Host, step: Step) -> None:
 def take(host: Host, step: Step, *, dry_run: bool) -> Change:
     """Take one step. nvidia-persistenced is stopped for a step that needs the card alone, and started afterwards."""
     cards = _needed_alone(step)
-    if cards and not dry_run:
-        from vgpuctl.agent.changes import persistence
+    if not cards or dry_run:
+        return _take(host, step, dry_run=dry_run)
+    from vgpuctl.agent.changes import persistence
+    from vgpuctl.agent.facts import clock_notes
 
+    is_unchanged = False
+    try:
         if persistence.holds(host, cards) and _take(host, step, dry_run=True).changed:
             with persistence.paused(host, cards):
                 return _take(host, step, dry_run=False)
-    return _take(host, step, dry_run=dry_run)
+        change = _take(host, step, dry_run=False)
+        is_unchanged = not change.changed
+        return change
+    finally:
+        # A step that failed may have taken the card from its driver before.
+        if not is_unchanged:
+            clock_notes.forget(host, cards)
 
 
 def _needed_alone(step: Step) -> Tuple[str, ...]:

@@ -2,8 +2,9 @@
 """Bring the host from a fresh boot into its layout, by the manifest that apply-hosts installed.
 
 Runs from the systemd unit before libvirt starts VMs. A card that is not the manifest's is left alone, and so is the
-rest of a card whose step failed; the others go on. A card's driver, MIG and VFs are tried again for about two
-minutes while the reason of a refusal may pass. Its output goes to the journal.
+rest of a card whose step failed; the others go on. A power limit, a clock or a compute mode that fails stops nothing
+else. A card's driver, MIG and VFs are tried again for about two minutes while the reason of a refusal may pass. Its
+output goes to the journal.
 """
 
 import json
@@ -24,6 +25,7 @@ from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import TYPED_STEPS, VGPU_STEPS
 from vgpuctl.agent.wire.steps import Change, ResetGpu, SetMigMode
+from vgpuctl.agent.wire.tuning import TUNING_STEPS
 
 # The driver offers the types of new VFs a moment after the VFs are there.
 _TYPE_TRIES = 20
@@ -92,7 +94,7 @@ class Restore:
         try:
             change = self._once_arrived(one)
         except Problem as problem:
-            if one.gpu is not None and not isinstance(one.step, VGPU_STEPS):
+            if one.gpu is not None and not isinstance(one.step, (*VGPU_STEPS, *TUNING_STEPS)):
                 self._left_alone.add(one.gpu)
             self._complain(f"{one.gpu or 'host'}: {one.step.op} failed: {problem.message}")
             return False

@@ -6,7 +6,7 @@ so left as it is found.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
 from vgpuctl.model.vgpu_params import VgpuParams
@@ -168,6 +168,35 @@ class OffLayout:
 Layout = PassthroughLayout | VgpuLayout | MigLayout | MigVgpuLayout | VfLayout | OffLayout
 
 
+class ComputeMode(StrEnum):
+    """Which processes of the host may compute on a GPU (nvmlComputeMode_t)."""
+
+    DEFAULT = "default"
+    EXCLUSIVE_PROCESS = "exclusive-process"
+    PROHIBITED = "prohibited"
+
+
+DEFAULT_POWER = 0
+"""Stands for the power limit that the board has from its maker."""
+
+
+@dataclass(frozen=True)
+class TuningLayout:
+    """Settings of whole cards. power_limit_mw: DEFAULT_POWER for the board's own. gpu_clocks_mhz: lowest and highest,
+    (0, 0) for clocks that are not locked."""
+
+    power_limit_mw: int | None = None
+    gpu_clocks_mhz: tuple[int, int] | None = None
+    ecc: bool | None = None
+    compute_mode: ComputeMode | None = None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The declared keys, as a file has them."""
+        names = {"power_limit_mw": "power_limit_w"}
+        return tuple(names.get(one.name, one.name) for one in fields(self) if getattr(self, one.name) is not None)
+
+
 @dataclass(frozen=True)
 class GpuLayout:
     """The layout of the matched GPUs. origin: `FILE:LINE` of the entry, for messages."""
@@ -175,6 +204,7 @@ class GpuLayout:
     match: GpuMatch
     layout: Layout
     origin: str = field(default="", compare=False)
+    tuning: TuningLayout = TuningLayout()
 
 
 class Encapsulation(StrEnum):

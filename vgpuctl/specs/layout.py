@@ -16,6 +16,7 @@ from vgpuctl import catalog
 from vgpuctl.errors import UsageError
 from vgpuctl.model.guest_memory import exact_page_size, parse_page_size
 from vgpuctl.model.layout import (
+    ComputeMode,
     FabricMode,
     GpuLayout,
     GpuMatch,
@@ -29,15 +30,14 @@ from vgpuctl.model.layout import (
     SchedulerLayout,
     SchedulerPolicy,
     SizeMode,
+    TuningLayout,
     VfLayout,
     VgpuLayout,
     WantedInstance,
 )
 from vgpuctl.model.vgpu_params import (
     VgpuParams,
-    parse_function_param,
     parse_vgpu_param,
-    show_function_param,
     show_vgpu_param,
 )
 from vgpuctl.planner.mig_geometry import devices_of, instances_of, part_problem, split_name
@@ -55,7 +55,8 @@ from vgpuctl.specs.field import (
     Whole,
     text_like,
 )
-from vgpuctl.specs.layout_params import check_function_params, check_params
+from vgpuctl.specs.layout_params import FUNCTION_FIELDS, check_function_params, check_params
+from vgpuctl.specs.layout_tuning import TUNING_FIELDS
 from vgpuctl.specs.telemetry import TELEMETRY
 from vgpuctl.specs.value import Value
 
@@ -98,6 +99,10 @@ class WrittenGpu:
     count: int = 0
     vf_params: VgpuParams = ()
     pf_params: VgpuParams = ()
+    power_limit_mw: int | None = None
+    gpu_clocks_mhz: tuple[int, int] | None = None
+    ecc: bool | None = None
+    compute_mode: ComputeMode | None = None
 
 
 def _parse_address(text: str, /, *, what: str) -> str:
@@ -160,7 +165,8 @@ def _gpu(values: dict[str, Any], entry: Value) -> GpuLayout:
     _check_types(one, keys)
     check_params(one.vgpu_params, (*one.types, *dict(one.shares)), keys)
     check_function_params(one.vf_params, one.pf_params, keys)
-    return GpuLayout(one.match, _layout_of(one, keys), str(entry.origin))
+    tuning = TuningLayout(one.power_limit_mw, one.gpu_clocks_mhz, one.ecc, one.compute_mode)
+    return GpuLayout(one.match, _layout_of(one, keys), str(entry.origin), tuning)
 
 
 def _written_gpu(gpu: GpuLayout) -> WrittenGpu:
@@ -170,7 +176,8 @@ def _written_gpu(gpu: GpuLayout) -> WrittenGpu:
         placed = sorted((one.profile, one.start) for one in layout.instances if one.start is not None)
         starts = {profile: tuple(start for name, start in placed if name == profile) for profile, _ in placed}
         given |= {"geometry": tuple(devices_of(layout.instances).items()), "placements": tuple(starts.items())}
-    return WrittenGpu(gpu.match, layout.kind, **given)
+    tuning = {one.name: getattr(gpu.tuning, one.name) for one in fields(gpu.tuning)}
+    return WrittenGpu(gpu.match, layout.kind, **given, **tuning)
 
 
 def _layout_of(one: WrittenGpu, keys: Mapping[str, Value]) -> Layout:
@@ -381,26 +388,8 @@ GPU = Table(
             kinds=_WITH_MIG,
         ),
         Field("count", _COUNT, "Number of VFs", is_required=True, kinds=(LayoutKind.VF,)),
-        Field(
-            "vf_params",
-            Text(parse_function_param, show_function_param),
-            "Parameters of each VF of an Intel card (docs/vgpu-parameters.md); a VM's own win",
-            metavar="NAME=VALUE",
-            is_list=True,
-            at_least_one=True,
-            example="[exec_quantum_ms=20, preempt_timeout_us=1000]",
-            kinds=(LayoutKind.VF,),
-        ),
-        Field(
-            "pf_params",
-            Text(parse_function_param, show_function_param),
-            "Parameters of the PF of an Intel card, which the host itself works with",
-            metavar="NAME=VALUE",
-            is_list=True,
-            at_least_one=True,
-            example="[exec_quantum_ms=20]",
-            kinds=(LayoutKind.VF,),
-        ),
+        *FUNCTION_FIELDS,
+        *TUNING_FIELDS,
     ),
     (Section("scheduler", "The vGPU scheduler"),),
     kinds_by="kind",

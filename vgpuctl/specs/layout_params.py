@@ -1,10 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The rules about the parameters of a layout's vGPUs that need no host."""
+"""The rules about the parameters of a layout's vGPUs that need no host, and the keys for those of Intel's functions."""
 
 from collections.abc import Mapping, Sequence
 
-from vgpuctl.model.vgpu_params import FunctionParam, VgpuParam, VgpuParams
+from vgpuctl.model.layout import LayoutKind
+from vgpuctl.model.vgpu_params import (
+    FunctionParam,
+    VgpuParam,
+    VgpuParams,
+    parse_function_param,
+    show_function_param,
+)
 from vgpuctl.sharing.params import refuse_unified_memory
+from vgpuctl.specs.field import Field, Text
 from vgpuctl.specs.value import Value
 
 
@@ -36,3 +44,27 @@ def check_function_params(of_vfs: VgpuParams, of_pf: VgpuParams, keys: Mapping[s
                 raise keys[key].refuse(f"has {name} twice")
     if FunctionParam.VRAM_QUOTA in dict(of_pf):
         raise keys["pf_params"].refuse("has vram_quota, which a VF has and no PF")
+
+
+FUNCTION_FIELDS = (
+    Field(
+        "vf_params",
+        Text(parse_function_param, show_function_param),
+        "Parameters of each VF of an Intel card (docs/vgpu-parameters.md); a VM's own win",
+        metavar="NAME=VALUE",
+        is_list=True,
+        at_least_one=True,
+        example="[exec_quantum_ms=20, preempt_timeout_us=1000]",
+        kinds=(LayoutKind.VF,),
+    ),
+    Field(
+        "pf_params",
+        Text(parse_function_param, show_function_param),
+        "Parameters of the PF of an Intel card, which the host itself works with",
+        metavar="NAME=VALUE",
+        is_list=True,
+        at_least_one=True,
+        example="[exec_quantum_ms=20]",
+        kinds=(LayoutKind.VF,),
+    ),
+)

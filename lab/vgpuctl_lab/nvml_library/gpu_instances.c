@@ -98,6 +98,8 @@ API labDeviceReset(nvmlDevice_t device)
 	lab_nodes_release(view.target.gpu);
 	ret = lab_control(&answer, "reset %s", view.gpu->address);
 	lab_nodes_hold(view.target.gpu);
+	if (ret == NVML_SUCCESS)
+		tuning_forget(view.gpu);
 	return ret;
 }
 

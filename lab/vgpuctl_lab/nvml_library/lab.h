@@ -17,6 +17,9 @@
 #define MOST_VGPUS 128
 #define MIB (1ULL << 20)
 #define NO_NUMBER 0xffffffffU
+#define IDLE_SM_MHZ 210
+#define SM_MHZ 1740
+#define MEMORY_MHZ 7251
 
 /* lab_text.c: files of lines `KIND FIRST key=value ... name=REST OF THE LINE`. */
 struct lab_line {
@@ -135,6 +138,15 @@ nvmlReturn_t tell_ids(const unsigned int *ids, unsigned int found, unsigned int 
 
 /* vgpu_readings.c */
 API nvmlVgpuInstanceGetVmDriverVersion(nvmlVgpuInstance_t instance, char *version, unsigned int size);
+
+/* tuning.c: power_mw is 0 for the board's own, the clocks are 0 where they are not locked. */
+struct tuning {
+	unsigned int power_mw, lowest_mhz, highest_mhz, compute_mode, ecc, ecc_pending;
+};
+
+struct tuning tuning_of(const struct gpu *gpu);
+unsigned int tuning_power_mw(const struct gpu *gpu);
+void tuning_forget(const struct gpu *gpu);
 
 /* vgpu_scheduler.c */
 nvmlReturn_t view_shared_instance(struct view *view, nvmlGpuInstance_t instance, const void *wanted);

@@ -174,34 +174,6 @@ API nvmlDeviceGetTotalEnergyConsumption(nvmlDevice_t device, unsigned long long 
 	return lab_number(view.gpu->card, "power", 0) ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
 }
 
-static nvmlReturn_t read_power(nvmlDevice_t device, unsigned int per_mille, unsigned int *milliwatts)
-{
-	VIEW(view);
-	nvmlReturn_t ret = milliwatts ? view_gpu(&view, device) : NVML_ERROR_INVALID_ARGUMENT;
-
-	if (ret != NVML_SUCCESS)
-		return ret;
-	*milliwatts = lab_number(view.gpu->card, "power", 0) * per_mille;
-	return *milliwatts ? NVML_SUCCESS : NVML_ERROR_NOT_SUPPORTED;
-}
-
-#define read_power(device, per_mille, milliwatts) INJECTED(read_power(device, per_mille, milliwatts))
-
-API nvmlDeviceGetPowerManagementLimit(nvmlDevice_t device, unsigned int *milliwatts)
-{
-	return read_power(device, 1000, milliwatts);
-}
-
-API nvmlDeviceGetPowerManagementDefaultLimit(nvmlDevice_t device, unsigned int *milliwatts)
-{
-	return read_power(device, 1000, milliwatts);
-}
-
-API nvmlDeviceGetEnforcedPowerLimit(nvmlDevice_t device, unsigned int *milliwatts)
-{
-	return read_power(device, 1000, milliwatts);
-}
-
 API nvmlDeviceGetTemperature(nvmlDevice_t device, unsigned int sensor, unsigned int *temperature)
 {
 	VIEW(view);
@@ -276,27 +248,6 @@ API nvmlDeviceGetPersistenceMode(nvmlDevice_t device, unsigned int *mode)
 	if (ret == NVML_SUCCESS)
 		*mode = 0;
 	return ret;
-}
-
-API nvmlDeviceGetComputeMode(nvmlDevice_t device, unsigned int *mode)
-{
-	VIEW(view);
-	nvmlReturn_t ret = mode ? view_device(&view, device) : NVML_ERROR_INVALID_ARGUMENT;
-
-	if (ret == NVML_SUCCESS)
-		*mode = 0;
-	return ret;
-}
-
-API nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending)
-{
-	VIEW(view);
-	nvmlReturn_t ret = current && pending ? view_gpu(&view, device) : NVML_ERROR_INVALID_ARGUMENT;
-
-	if (ret != NVML_SUCCESS)
-		return ret;
-	*current = *pending = lab_number(view.gpu->card, "ecc", NO_NUMBER);
-	return *current == NO_NUMBER ? NVML_ERROR_NOT_SUPPORTED : NVML_SUCCESS;
 }
 
 /* Who has /dev/nvidiaN open, without this process, which is only a watcher. */

@@ -14,9 +14,6 @@
 #define IDLE_C 34
 #define SLOWDOWN_C 92
 #define IDLE_SHARE 0.11
-#define IDLE_SM_MHZ 210
-#define SM_MHZ 1740
-#define MEMORY_MHZ 7251
 #define UTILIZATION "utilization_ratio"
 #define TARGET_SIZE 80
 #define FIRST_OF_AMPERE 0x2000
@@ -202,12 +199,12 @@ double instance_share(struct view *view, unsigned int gi)
 
 double gpu_power_w(struct view *view)
 {
-	double most = lab_number(view->gpu->card, "power", 0);
+	double most = lab_number(view->gpu->card, "power", 0), limit = tuning_power_mw(view->gpu) / 1000.0, drawn;
 
 	if (!most)
 		return 0;
-	return gpu_curve_or(view, "power_watts",
-			    most * (IDLE_SHARE + (1 - IDLE_SHARE) * gpu_share(view, UTILIZATION)));
+	drawn = most * (IDLE_SHARE + (1 - IDLE_SHARE) * gpu_share(view, UTILIZATION));
+	return gpu_curve_or(view, "power_watts", drawn < limit ? drawn : limit);
 }
 
 static double uptime_s(void)
@@ -296,9 +293,9 @@ bool gpu_memory_temperature_c(struct view *view, unsigned int *temperature)
 /* Idle, power at its limit, heat; a scenario sets and clears each. */
 unsigned int gpu_clock_events(struct view *view)
 {
-	unsigned int bits = gpu_share(view, UTILIZATION) > 0 ? 0 : 0x1, most = lab_number(view->gpu->card, "power", 0);
+	unsigned int bits = gpu_share(view, UTILIZATION) > 0 ? 0 : 0x1, limit_mw = tuning_power_mw(view->gpu);
 
-	if (most && gpu_power_w(view) >= most)
+	if (limit_mw && gpu_power_w(view) * 1000 >= limit_mw)
 		bits |= 0x4;
 	if (gpu_temperature_c(view) >= gpu_slowdown_c(view))
 		bits |= 0x8 | 0x40;
@@ -315,13 +312,16 @@ unsigned int gpu_clock_events(struct view *view)
 
 unsigned int gpu_sm_clock_mhz(struct view *view)
 {
+	struct tuning tuning = tuning_of(view->gpu);
+	unsigned int highest;
 	double told;
 
 	if (gpu_curve(view, "sm_clock_hertz", &told))
 		return nearest(told / 1e6);
+	highest = tuning.highest_mhz ? tuning.highest_mhz : SM_MHZ;
 	if (gpu_clock_events(view) & SLOWING_EVENTS)
-		return SM_MHZ / 2;
-	return gpu_share(view, UTILIZATION) > 0 ? SM_MHZ : IDLE_SM_MHZ;
+		return highest < SM_MHZ / 2 ? highest : SM_MHZ / 2;
+	return gpu_share(view, UTILIZATION) > 0 ? highest : tuning.highest_mhz ? tuning.lowest_mhz : IDLE_SM_MHZ;
 }
 
 unsigned int gpu_memory_clock_mhz(struct view *view)

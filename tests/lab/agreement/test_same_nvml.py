@@ -103,6 +103,44 @@ def test_both_libraries_tell_the_agent_the_same(name: str, nvml: Any, module: Mo
     assert read(SimulatedNvml(machine.files)) == read(nvml)
 
 
+SETTINGS: dict[str, tuple[str, tuple[tuple[Any, ...], ...]]] = {
+    "power": ("a40", (("SetPowerManagementLimit", 150_000), ("SetPowerManagementLimit", 149_999))),
+    "default-power": ("a40", (("SetPowerManagementLimit", 200_000), ("SetPowerManagementLimit", 300_000))),
+    "too-much-power": ("a40", (("SetPowerManagementLimit", 300_001),)),
+    "clocks": ("a40", (("SetGpuLockedClocks", 1200, 1695),)),
+    "no-clock": ("a40", (("SetGpuLockedClocks", 1200, 1700), ("SetGpuLockedClocks", 1695, 1200))),
+    "unlocked": ("a40", (("SetGpuLockedClocks", 1200, 1200), ("ResetGpuLockedClocks",))),
+    "ecc": ("a40", (("SetEccMode", 0), ("SetEccMode", 7))),
+    "ecc-called-off": ("a40", (("SetEccMode", 0), ("SetEccMode", 1))),
+    "compute-mode": ("a40", (("SetComputeMode", 3), ("SetComputeMode", 1), ("SetComputeMode", 4))),
+    "all": ("a40", (("SetPowerManagementLimit", 200_000), ("SetEccMode", 0), ("SetComputeMode", 2))),
+}
+
+
+@pytest.mark.parametrize("name", SETTINGS)
+def test_both_libraries_take_and_refuse_the_same_settings(
+    name: str, nvml: Any, module: ModuleDouble, tmp_path: Path
+) -> None:
+    board, calls = SETTINGS[name]
+    machine = Machine(tmp_path / "simulated", board)
+    module.write(cards=card_table(parse_host(f"gpu1={board}")), state=state_text(machine))
+    use_driver_of(machine, module)
+    told: list[list[int]] = []
+    for library in (SimulatedNvml(machine.files), nvml):
+        library.nvmlInit()
+        told.append([])
+        for function, *values in calls:
+            device = library.nvmlDeviceGetHandleByIndex(0)
+            try:
+                getattr(library, f"nvmlDevice{function}")(device, *values)
+                told[-1].append(0)
+            except library.NVMLError as error:
+                told[-1].append(error.value)
+        library.nvmlShutdown()
+    assert told[0] == told[1]
+    assert read(SimulatedNvml(machine.files)) == read(nvml)
+
+
 @pytest.mark.parametrize(
     "function",
     [

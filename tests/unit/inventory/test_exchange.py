@@ -42,6 +42,7 @@ from vgpuctl.model.layout import (
     SchedulerLayout,
     SchedulerPolicy,
     SizeMode,
+    TuningLayout,
     VgpuLayout,
     WantedInstance,
 )
@@ -173,6 +174,19 @@ def test_what_a_format_cannot_carry_is_refused_with_the_reason(name: str, layout
     with pytest.raises(UsageError) as refused:
         there_and_back(name, HostLayout(gpus=(GpuLayout(GpuMatch(), layout),)))
     assert f"all GPUs: {reason}" in refused.value.context
+
+
+@pytest.mark.parametrize("name", ["mig-parted", "vgpu-device-manager"])
+def test_settings_of_cards_are_left_out_and_the_rest_of_the_entry_is_not(name: str) -> None:
+    kind = MigLayout((WantedInstance("3g.20gb"),)) if name == "mig-parted" else VgpuLayout(shares=(("A40-8Q", 1),))
+    tuning = TuningLayout(power_limit_mw=250_000, ecc=True)
+    layout = HostLayout(gpus=(GpuLayout(GpuMatch(), kind, tuning=tuning),))
+    left = Left(partial=True)
+    write = export_mig_parted if name == "mig-parted" else export_vgpu_device_manager
+    assert write(layout, "default", None, left) == write(
+        HostLayout(gpus=(GpuLayout(GpuMatch(), kind),)), "default", None, Left(partial=False)
+    )
+    assert [reason.partition(":")[0] for reason in left.reasons] == ["power_limit_w", "ecc"]
 
 
 def test_partial_leaves_out_and_tells() -> None:

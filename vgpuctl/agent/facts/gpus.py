@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Callable, Dict, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from vgpuctl.agent.facts import (
+    clock_notes,
     display,
     fabric,
     iommu,
@@ -42,6 +43,7 @@ from vgpuctl.agent.wire.facts import (
 )
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.agent.wire.tuning import Clocks, GpuTuning
 from vgpuctl.agent.wire.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -55,8 +57,8 @@ M = TypeVar("M")
 class Shared:
     """Facts that all GPUs of one reading share: open nodes, every mdev, data of NVML and vgpuConfig.xml.
 
-    schedulers: by address, as they were set last. uses: by VF, the number of its last use. problems: of what could not
-    be read, which then is a problem of every GPU.
+    schedulers, clocks: by address, as they were set last. uses: by VF, the number of its last use. problems: of what
+    could not be read, which then is a problem of every GPU.
     """
 
     nodes: OpenNodes
@@ -67,6 +69,7 @@ class Shared:
     unread_mdevs: Tuple[mdev.UnreadMdev, ...] = ()
     schedulers: Mapping[str, SchedulerFacts] = field(default_factory=dict)
     uses: Mapping[str, int] = field(default_factory=dict)
+    clocks: Mapping[str, Clocks] = field(default_factory=dict)
     problems: Tuple[str, ...] = ()
 
 
@@ -84,10 +87,11 @@ def read_shared(host: Host, nvml: Optional[Mapping[str, NvmlGpu]]) -> Shared:
     nothing: Tuple[List[mdev.ActiveMdev], List[mdev.UnreadMdev]] = ([], [])
     mdevs, unread = guarded(problems, "the mediated devices", lambda: mdev.read_every(host), nothing)
     schedulers, uses = scheduler.read(host), vf_notes.read_uses(host)
+    clocks = clock_notes.read(host)
     nodes = OpenNodes(host)
     if nodes.problem is not None:
         problems.append(f"who holds a device cannot be told: {nodes.problem}")
-    return Shared(nodes, tuple(mdevs), nvml, config, problem, tuple(unread), schedulers, uses, tuple(problems))
+    return Shared(nodes, tuple(mdevs), nvml, config, problem, tuple(unread), schedulers, uses, clocks, tuple(problems))
 
 
 def read_gpus(host: Host, shared: Shared) -> Tuple[Tuple[Gpu, ...], Tuple[UnreadFunction, ...]]:
@@ -181,6 +185,7 @@ class _GpuReader:
             migration=nvml.migration if nvml else None,
             abilities=nvml.abilities if nvml else None,
             pf_params=self._part(lambda: self._read_own_params(None), None),
+            tuning=self._read_tuning(),
         )
         # After the last part was read: each of them can have a problem.
         problems, unread = tuple(dict.fromkeys(self._problems)), tuple(dict.fromkeys(self._unread))
@@ -336,6 +341,13 @@ class _GpuReader:
         for problem in self._nvml.mig.problems:
             self._note_unread(f"{self._address}: {problem}")
         return mig.read(self._host, self._address, self._nvml.mig, self._shared.nodes)
+
+    def _read_tuning(self) -> Optional[GpuTuning]:
+        nvml = self._nvml
+        if nvml is None or nvml.tuning is None:
+            return None
+        noted = clock_notes.confirmed(self._shared.clocks.get(self._address), nvml.sm_clock_mhz)
+        return replace(nvml.tuning, locked_clocks_mhz=noted)
 
     def _read_memory_mib(self) -> Optional[int]:
         if self._nvml is not None and self._nvml.memory_mib is not None:

@@ -3,7 +3,7 @@
 
 from typing import Any, Dict, List, Optional, Tuple
 
-from vgpuctl.agent.facts import nvml_mig, nvml_migration, nvml_vgpu, topology
+from vgpuctl.agent.facts import nvml_mig, nvml_migration, nvml_tuning, nvml_vgpu, topology
 from vgpuctl.agent.facts.nvml_mig import NvmlMig
 from vgpuctl.agent.facts.nvml_vgpu import NvmlType
 from vgpuctl.agent.facts.topology import NvmlTopology
@@ -12,6 +12,7 @@ from vgpuctl.agent.nvml import MIB, Nvml, text
 from vgpuctl.agent.wire.bus_id import normalise_bus_id
 from vgpuctl.agent.wire.facts import SchedulerFacts
 from vgpuctl.agent.wire.migration import GpuMigration
+from vgpuctl.agent.wire.tuning import GpuTuning
 from vgpuctl.agent.wire.values import dataclass, replace
 from vgpuctl.agent.wire.vgpu_abilities import VgpuAbilities
 
@@ -36,6 +37,8 @@ class NvmlGpu:
     notes: Tuple[str, ...] = ()
     migration: Optional[GpuMigration] = None
     abilities: Optional[VgpuAbilities] = None
+    tuning: Optional[GpuTuning] = None
+    sm_clock_mhz: Optional[int] = None
 
 
 def read(nvml: Nvml) -> Tuple[Dict[str, NvmlGpu], List[str]]:
@@ -88,7 +91,15 @@ def _read_gpu(nvml: Nvml, device: Any) -> NvmlGpu:
     )
     migration = nvml_migration.read(nvml, device) if gpu.types else None
     abilities = nvml_vgpu.read_abilities(nvml, device, gpu.types)
-    return replace(gpu, problems=tuple(problems), notes=tuple(notes), migration=migration, abilities=abilities)
+    return replace(
+        gpu,
+        problems=tuple(problems),
+        notes=tuple(notes),
+        migration=migration,
+        abilities=abilities,
+        tuning=nvml_tuning.read(nvml, device),
+        sm_clock_mhz=nvml_tuning.read_sm_clock(nvml, device),
+    )
 
 
 def _read_utilisation(nvml: Nvml, device: Any) -> Optional[int]:

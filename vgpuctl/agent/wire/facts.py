@@ -12,6 +12,7 @@ from vgpuctl.agent.wire.fabric import FabricManagerFacts
 from vgpuctl.agent.wire.migration import GpuMigration
 from vgpuctl.agent.wire.ovn import OvnFacts
 from vgpuctl.agent.wire.pki import MoveCertificates
+from vgpuctl.agent.wire.tuning import GpuTuning
 from vgpuctl.agent.wire.values import dataclass
 from vgpuctl.agent.wire.vgpu_abilities import VgpuAbilities
 
@@ -257,20 +258,19 @@ class Gpu:
     digits (`030200`). mig_mode: `enabled`, `disabled` or None. types: without those of MIG instances the GPU has not.
     users: processes that have a node of the card's driver open (`/dev/nvidia0`, `/dev/dri/card1`) or compute on it
     through `/dev/kfd`; with one, the driver cannot let go of the card.
-    bars_bytes: sizes of the BARs that are present, for the guest's MMIO window. mig: None when the GPU cannot be
-    partitioned, or its driver does not answer.
+    bars_bytes: sizes of the BARs that are present, for the guest's MMIO window. mig: None without MIG or an answer.
     problems: what is wrong with this GPU, as sentences; a GPU with problems takes no new VM.
     heterogeneous: whether mixed-size mode is on, None when the GPU has none (reference 3.3). scheduler: None when the
     driver does not say, as with VFs that are not enabled.
     unread: those of the problems that mean that a part could not be read, so that what is here may not be all; with
     those of single VFs, which keep nothing else from being used.
-    utilisation_percent: how busy it was when it was read, None when it does not tell (a GPU in MIG mode). persistence:
-    nvidia-persistenced, where it has the card open; it is no user, for it is stopped while the card changes hands.
+    utilisation_percent: how busy it was when it was read, None when it does not tell (a GPU in MIG mode).
+    persistence: nvidia-persistenced, where it has the card open; it is none of the users, for it can be stopped.
     strangers: endpoints in the IOMMU groups of the card's functions that are not of the card; None of an agent that did
     not look. displays: what the host shows on the card, as sentences about "it".
     topology: None when the agent did not look. vf_device_id, vf_subsystem_id: of its VFs, as device_id and subsystem_id
     are; None without VFs. migration, abilities: of its vGPUs, as NVML tells them; None of a card that has none.
-    pf_params: of the PF itself in Intel's driver `xe`, None where it has none.
+    pf_params: of the PF itself in Intel's driver `xe`, None where it has none. tuning: None without NVML.
     """
 
     address: str
@@ -312,6 +312,7 @@ class Gpu:
     migration: Optional[GpuMigration] = None
     abilities: Optional[VgpuAbilities] = None
     pf_params: Optional[str] = None
+    tuning: Optional[GpuTuning] = None
 
 
 @dataclass(frozen=True)
@@ -399,8 +400,7 @@ class HostFacts:
     distribution: os-release's ID, then its ID_LIKE. guest_firmwares: None when the agent did not look.
     tpm_programs: of swtpm's two programs those that are there, None when the agent did not look.
     iommufd_driver: the kernel was built with CONFIG_IOMMUFD_DRIVER, None where its configuration is not there.
-    move_certificates: of QEMU, None when the agent did not look.
-    fabric_manager: None where it has no configuration, as on a host without NVSwitches.
+    move_certificates: of QEMU, None when the agent did not look. fabric_manager: None without its configuration.
     unread: facts that could not be read; everybody who uses one asks `why_unread` first.
     machine_id: a digest of machine-id(5), None where the system has none; machines of a cloned image may share it.
     """

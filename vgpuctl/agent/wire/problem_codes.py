@@ -147,6 +147,12 @@ class ProblemCode(str, Enum):
     NVML_NOT_FOUND = "nvml-not-found"
     """NVML does not know the GPU."""
 
+    # Settings of a card
+    SETTING_MISSING = "setting-missing"
+    """The GPU has no such setting, or its driver does not tell it."""
+    SETTING_REFUSED = "setting-refused"
+    """The board does not take this value."""
+
     # Fabric Manager
     FABRIC_LIBRARY_MISSING = "fabric-library-missing"
     """The SDK of Fabric Manager, libnvfm.so.1, is not installed."""

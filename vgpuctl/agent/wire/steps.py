@@ -8,6 +8,7 @@ from typing import ClassVar, Optional, Tuple, Union
 
 from vgpuctl.agent.wire.fabric import PARTITION_STEPS, ActivatePartition, DeactivatePartition, RestorePartitions
 from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetFunctionParams, SetVfParams, VgpuStep
+from vgpuctl.agent.wire.tuning import TUNING_STEPS, SetComputeMode, SetEccMode, SetGpuClocks, SetPowerLimit
 from vgpuctl.agent.wire.values import dataclass
 
 
@@ -261,6 +262,10 @@ Step = Union[
     DestroyGpuInstance,
     SetHeterogeneousMode,
     SetVgpuScheduler,
+    SetPowerLimit,
+    SetGpuClocks,
+    SetEccMode,
+    SetComputeMode,
     SetServiceActive,
     SetHugepages,
     SetFabricMode,
@@ -287,6 +292,7 @@ STEPS = (
     DestroyGpuInstance,
     SetHeterogeneousMode,
     SetVgpuScheduler,
+    *TUNING_STEPS,
     SetServiceActive,
     SetHugepages,
     SetFabricMode,

@@ -17,6 +17,7 @@ from vgpuctl.sharing.topology import CellPart, HostTopology, Nearness
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.fabric import FabricPartition
     from vgpuctl.agent.wire.readings import HostReadings
+    from vgpuctl.agent.wire.tuning import GpuTuning
     from vgpuctl.sharing.host_fabric import HostFabric
 
 
@@ -207,6 +208,8 @@ def print_gpu(gpu: Gpu) -> None:
         time_slice = gpu.scheduler.time_slice_us
         shown = "the driver's default" if time_slice is None else f"{time_slice} µs"
         print_line(f"  scheduler     {gpu.scheduler.policy}, time slice {shown}")
+    if gpu.tuning is not None:
+        print_tuning(gpu.tuning)
     for mdev in gpu.mdevs:
         what = f"{mdev.uuid} {mdev.type_id} under {mdev.parent}"
         print_line(f"  mdev          {what}" + _with(mdev.vgpu_params) + _held(mdev.holders))
@@ -215,6 +218,31 @@ def print_gpu(gpu: Gpu) -> None:
         print_line(f"  type          {type_.type_id:12} {type_.name:14} {size:>8}  creatable {type_.creatable}")
     for problem in gpu.problems:
         print_line(f"  problem       {problem}")
+
+
+def print_tuning(tuning: "GpuTuning") -> None:
+    """Print power limit, clocks, ECC and compute mode; a setting that could not be read says why."""
+    from vgpuctl.agent.wire.tuning import clocks_in_words, watts
+
+    if tuning.power_limit_mw is not None:
+        bounds = tuning.power_limits_mw
+        told = f", of {watts(bounds[0])} to {watts(bounds[1])}" if bounds else ""
+        print_line(f"  power limit   {watts(tuning.power_limit_mw)}{told}")
+    if tuning.clocks:
+        least, most = tuning.clocks[0].first, tuning.clocks[-1].last
+        locked = clocks_in_words(tuning.locked_clocks_mhz)
+        print_line(f"  GPU clocks    {least} to {most} MHz, " + (f"lock {locked}" if locked == "unknown" else locked))
+    if tuning.ecc is not None:
+        pending = "" if tuning.ecc == tuning.ecc_pending else f", {_enabled(tuning.ecc_pending)} pending"
+        print_line(f"  ECC           {_enabled(tuning.ecc)}{pending}")
+    if tuning.compute_mode is not None:
+        print_line(f"  compute mode  {tuning.compute_mode}")
+    for one in tuning.unread:
+        print_line(f"  not read      {one.problem}")
+
+
+def _enabled(is_on: bool | None) -> str:
+    return "enabled" if is_on else "disabled"
 
 
 def print_topology(topology: HostTopology) -> None:

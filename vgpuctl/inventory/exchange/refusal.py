@@ -36,6 +36,8 @@ class Left:
 
 
 def host_reasons(layout: HostLayout, tool: str) -> list[str]:
-    """Settings of a layout for the whole host; none of the files has a place for them."""
+    """Settings of a layout for the whole host, and those of whole cards; none of the files has a place for them."""
     names = ("kernel_arguments", "stop_services", "hugepages", "uplinks", "network", "telemetry", "fabric")
-    return [f"{name}: {tool} has no place for it" for name in names if getattr(layout, name)]
+    found = [name for name in names if getattr(layout, name)]
+    found += dict.fromkeys(name for entry in layout.gpus for name in entry.tuning.keys)
+    return [f"{name}: {tool} has no place for it" for name in found]

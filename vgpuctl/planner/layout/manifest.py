@@ -25,6 +25,7 @@ from vgpuctl.agent.wire.steps import (
 from vgpuctl.agent.wire.vf_health import PF_STUB
 from vgpuctl.model.layout import HostLayout, MigLayout, MigVgpuLayout, PassthroughLayout, VfLayout, VgpuLayout
 from vgpuctl.model.lease import Lease, Share
+from vgpuctl.planner.layout import card_settings
 from vgpuctl.planner.layout.driver import VFIO_PCI
 from vgpuctl.planner.layout.fabric import fabric_steps
 from vgpuctl.planner.layout.function_params import params_steps
@@ -53,6 +54,7 @@ def manifest_of(layout: HostLayout, facts: HostFacts) -> Manifest:
         uuid = None if isinstance(entries[0].layout, PassthroughLayout) else gpu.uuid
         gpus.append(ManifestGpu(gpu.address, gpu.vendor_id, gpu.device_id, gpu.subsystem_id, uuid))
         steps += [ManifestStep(step, gpu.address) for step in _steps(gpu, entries[0].layout)]
+        steps += [ManifestStep(step, gpu.address) for step in card_settings.boot_steps(gpu.address, entries[0].tuning)]
     steps += [ManifestStep(step) for step in network_steps(layout, facts)]
     return Manifest(tuple(gpus), tuple(steps))
 

@@ -8,7 +8,7 @@ from typing import Any
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.model.layout import GpuLayout, HostLayout, LayoutKind
 from vgpuctl.model.lease import Lease
-from vgpuctl.planner.layout import kinds
+from vgpuctl.planner.layout import card_settings, kinds
 from vgpuctl.planner.layout.host import plan_around, plan_services
 from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle, Stranded
 from vgpuctl.planner.layout.work import GpuWork
@@ -77,7 +77,8 @@ def plan_host(
             *(obstacle for work in gpus for obstacle in work.obstacles),
         ),
         later=(*around.later, *(text for work in gpus if not work.obstacles for text in work.later)),
-        notes=(*around.notes, *services.notes),
+        notes=(*around.notes, *services.notes, *(note for work in gpus for note in work.notes)),
+        unknown=tuple(work.address for work in gpus if work.notes),
     )
 
 
@@ -122,6 +123,7 @@ def _plan_gpu(
         work.block("unread", f"{gpu.address} could not be read: {'; '.join(gpu.unread)}", remedy=remedy)
         return work
     _KINDS[work.entry.layout.kind](work, work.entry.layout)
+    card_settings.ensure(work, work.entry.tuning)
     return work
 
 

@@ -12,7 +12,7 @@ class Phase(IntEnum):
     """When a step is taken, over all GPUs of a host (reference 9, boot order; tear-down goes the other way).
 
     The driver refuses mixed sizes together with fixed-share (reference 3.3), so mixed sizes end before the scheduler
-    changes and begin after it.
+    changes and begin after it. A card that changes hands for its VFs forgets its settings, so they come after.
     """
 
     HOST = 0
@@ -22,12 +22,13 @@ class Phase(IntEnum):
     MIG_MODE = 4
     VIRTUAL_FUNCTIONS = 5
     INSTANCES = 6
-    EQUAL_SIZES = 7
-    SCHEDULER = 8
-    MIXED_SIZES = 9
-    HAND_OVER = 10
-    START_SERVICES = 11
-    SHARES = 12
+    CARD_SETTINGS = 7
+    EQUAL_SIZES = 8
+    SCHEDULER = 9
+    MIXED_SIZES = 10
+    HAND_OVER = 11
+    START_SERVICES = 12
+    SHARES = 13
 
     def needs_driver_alone(self) -> bool:
         """True if a step of this phase fails while another program has the GPU open (reference 9, row 6)."""
@@ -133,7 +134,7 @@ class HostPlan:
 
     differences: what is not as declared; none means that the host is in its layout. steps: in the order to take them.
     later: what can be planned only once these steps are done (read the facts and plan again). notes: what was declared
-    and could not be looked at.
+    and could not be looked at. unknown: the GPUs of such notes.
     """
 
     steps: tuple[PlannedStep, ...] = ()
@@ -141,6 +142,7 @@ class HostPlan:
     obstacles: tuple[LayoutObstacle, ...] = ()
     later: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
 
     @property
     def is_in_layout(self) -> bool:

@@ -27,6 +27,15 @@ from vgpuctl.agent.wire.steps import (
     Step,
     TakeOutUplink,
 )
+from vgpuctl.agent.wire.tuning import (
+    UNLOCKED,
+    SetComputeMode,
+    SetEccMode,
+    SetGpuClocks,
+    SetPowerLimit,
+    clocks_in_words,
+    watts,
+)
 from vgpuctl.model.guest_memory import format_page_size
 from vgpuctl.planner.layout.vgpu_settings import describe_scheduler
 
@@ -58,6 +67,17 @@ def _uplink(step: SetUplinkBridge) -> str:
     return f"have {step.interface} in the bridge {step.bridge}"
 
 
+def _power_limit(step: SetPowerLimit) -> str:
+    limit = "the board's default" if step.limit_mw is None else watts(step.limit_mw)
+    return f"limit the power of {step.address} to {limit}"
+
+
+def _clocks(step: SetGpuClocks) -> str:
+    if step.clocks_mhz == UNLOCKED:
+        return f"unlock the clocks of {step.address}"
+    return f"lock the clocks of {step.address} to {clocks_in_words(step.clocks_mhz)}"
+
+
 WORDS: Mapping[type, Callable[[Any], str]] = {
     SetVirtualFunctions: lambda step: f"have {step.count} VFs on {step.address}",
     **dict.fromkeys(VGPU_STEPS, _vgpu),
@@ -74,6 +94,10 @@ WORDS: Mapping[type, Callable[[Any], str]] = {
     SetVgpuScheduler: lambda step: (
         f"set the vGPU scheduler of {step.address} to {describe_scheduler(step.policy, step.time_slice_us)}"
     ),
+    SetPowerLimit: _power_limit,
+    SetGpuClocks: _clocks,
+    SetEccMode: lambda step: f"switch ECC of {step.address} {_on(step.enabled)}",
+    SetComputeMode: lambda step: f"set the compute mode of {step.address} to {step.mode}",
     SetServiceActive: lambda step: f"{'start' if step.active else 'stop'} {step.name}",
     SetHugepages: lambda step: f"have {step.count} huge pages of {format_page_size(step.size_kib)}",
     SetFabricMode: lambda step: (

@@ -52,6 +52,7 @@ class GpuWork:
         self.differences: list[Difference] = []
         self.obstacles: list[LayoutObstacle] = []
         self.later: list[str] = []
+        self.notes: list[str] = []
         users = _users_of(gpu, leases)
         free = {one.device for one in users if one.is_foreign and not one.is_running}
         self.idle_shares = [one for one in existing_vgpus(gpu) if one.device in free and one.vfio_device in made]
@@ -93,6 +94,10 @@ class GpuWork:
     def block(self, code: str, reason: str, *, remedy: str | None = None) -> None:
         """Note that the layout cannot be reached now."""
         self.obstacles.append(LayoutObstacle(self.address, code, reason, remedy, self.entry.origin))
+
+    def leave_unknown(self, text: str) -> None:
+        """Note that something declared could not be looked at, so that nothing is said or done about it."""
+        self.notes.append(f"{self.address}: {text}")
 
     def free_instances(self) -> None:
         """Take the GPU instances as free of vGPUs: idle shares are deleted before, and users are disturbed.

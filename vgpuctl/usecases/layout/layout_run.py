@@ -248,7 +248,7 @@ class LayoutRun:
         plan = planned.plan
         self._differences = plan.differences
         busy = {one.gpu for one in plan.steps} | {one.gpu for one in plan.differences}
-        busy |= {one.gpu for one in plan.obstacles}
+        busy |= {one.gpu for one in plan.obstacles} | {*plan.unknown}
         if None not in busy:
             self._line(LineOutcome.OK, None, "as declared")
         for gpu in sorted(planned.facts.gpus, key=lambda one: one.address):

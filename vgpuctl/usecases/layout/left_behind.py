@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.tuning import GpuTuning, clocks_in_words, watts
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.usecases.layout.layout_lines import LeftBehind
 from vgpuctl.usecases.observed.host_snapshot import compare, snapshot_of
@@ -80,11 +81,21 @@ def _of_gpu(gpu: Gpu) -> Iterator[tuple[str, str]]:
                 yield f"mixed-sizes of {one.profile} at {one.start}", "True"
     if gpu.scheduler is not None and gpu.scheduler.time_slice_us is not None:
         yield "time-slice", f"{gpu.scheduler.time_slice_us} us"
+    if gpu.tuning is not None:
+        yield from _of_tuning(gpu.tuning)
     for one_vgpu in existing_vgpus(gpu):
         yield f"vgpu {one_vgpu.vfio_device}", f"{one_vgpu.profile or one_vgpu.type_id} {one_vgpu.params or ''}".strip()
     for function in gpu.vfs:
         if function.driver != gpu.driver:
             yield f"driver of {function.address}", function.driver or "none"
+
+
+def _of_tuning(tuning: GpuTuning) -> Iterator[tuple[str, str]]:
+    if tuning.power_limit_mw is not None:
+        yield "power-limit", watts(tuning.power_limit_mw)
+    yield "gpu-clocks", clocks_in_words(tuning.locked_clocks_mhz)
+    yield "pending-ecc", str(tuning.ecc_pending)
+    yield "compute-mode", tuning.compute_mode or "none"
 
 
 def _of_host(facts: HostFacts) -> Iterator[tuple[str, str]]:

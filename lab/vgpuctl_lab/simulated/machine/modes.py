@@ -7,6 +7,7 @@ from vgpuctl.model.mig_space import Part, Space
 from vgpuctl_lab.simulated.machine import readings, usage
 from vgpuctl_lab.simulated.machine.shape import CardShape, Mig, MigProfile
 from vgpuctl_lab.simulated.machine.state import ComputeInstance, GpuInstance, MachineFolder, Scheduler, State
+from vgpuctl_lab.simulated.machine.tuning import Tuning
 
 INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, NOT_FOUND = 2, 3, 4, 6
 IN_USE, INSUFFICIENT_RESOURCES = 19, 23
@@ -51,12 +52,15 @@ def reset(state: State, card: CardShape) -> None:
     forget(state, card)
     readings.forget_errors(state, card)
     _apply_mig_mode(state, card)
+    if card.address in state.ecc:
+        state.ecc[card.address] = (ecc_mode(state, card)[1],) * 2
 
 
 def forget(state: State, card: CardShape) -> None:
     """State lost by a reset, and with the driver when VFs change (reference 3.1)."""
     state.instances = [one for one in state.instances if one.card != card.address]
     state.mixed_sizes = [address for address in state.mixed_sizes if address != card.address]
+    state.tunings.pop(card.address, None)
 
 
 def set_mixed_sizes(state: State, card: CardShape, instance: GpuInstance | None, *, enabled: bool) -> None:
@@ -88,6 +92,17 @@ def has_mixed_sizes(state: State, card: CardShape, instance: GpuInstance | None)
     return instance is None or any(
         each.gi_profile == instance.profile_id and each.max_per_instance > 1 for each in card.types
     )
+
+
+def ecc_mode(state: State, card: CardShape) -> tuple[bool, bool]:
+    """True if ECC of a card is on and whether it will be; it is on from the factory."""
+    current, pending = state.ecc.get(card.address, (True, True))
+    return current, pending
+
+
+def tuning(state: State, card: CardShape) -> Tuning:
+    """What the driver of a card was told about the whole card."""
+    return state.tunings.get(card.address) or Tuning()
 
 
 def scheduler(state: State, card: CardShape) -> Scheduler:

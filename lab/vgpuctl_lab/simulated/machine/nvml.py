@@ -154,12 +154,6 @@ class SimulatedNvml(GpmFunctions, MigFunctions, MigrationFunctions, ReadingFunct
                 return SimpleNamespace(total=total, free=total - used, used=used)
         raise NvmlError(CONSTANTS["NVML_ERROR_NOT_FOUND"])
 
-    def device_get_ecc_mode(self, device: DeviceHandle) -> list[int]:
-        """nvmlDeviceGetEccMode: current and pending; on wherever a board with vGPUs has it."""
-        if not self.card(device).types:
-            raise NvmlError(CONSTANTS["NVML_ERROR_NOT_SUPPORTED"])
-        return [1, 1]
-
     def device_get_vbios_version(self, device: DeviceHandle) -> str:
         """nvmlDeviceGetVbiosVersion."""
         return vbios_version(self.state, self.card(device))

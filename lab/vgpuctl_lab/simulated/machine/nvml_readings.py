@@ -7,6 +7,7 @@ from typing import Any
 
 from vgpuctl_lab.simulated.machine.nvml_links import LinkFunctions
 from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle
+from vgpuctl_lab.simulated.machine.nvml_tuning import TuningFunctions
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, NvmlError
 from vgpuctl_lab.simulated.machine.readings import is_ampere_or_later, remapped_rows
 from vgpuctl_lab.simulated.machine.shape import CardShape
@@ -19,7 +20,7 @@ _CORRECTED, _UNCORRECTED = 0, 1
 _SEVERITIES = {_CORRECTED: "corrected", _UNCORRECTED: "uncorrected"}
 
 
-class ReadingFunctions(LinkFunctions):
+class ReadingFunctions(LinkFunctions, TuningFunctions):
     """Sensors and counters of the machine's cards."""
 
     def device_get_utilization_rates(self, device: DeviceHandle) -> SimpleNamespace:
@@ -50,14 +51,6 @@ class ReadingFunctions(LinkFunctions):
     def device_get_power_usage(self, device: DeviceHandle) -> int:
         """nvmlDeviceGetPowerUsage, in mW."""
         return self.had(round(self.sensors().power_w(self.card(device)) * 1000) or None)
-
-    def device_get_power_management_limit(self, device: DeviceHandle) -> int:
-        """nvmlDeviceGetPowerManagementLimit, in mW."""
-        return self.had(self.card(device).power_w * 1000 or None)
-
-    def device_get_enforced_power_limit(self, device: DeviceHandle) -> int:
-        """nvmlDeviceGetEnforcedPowerLimit, in mW."""
-        return self.device_get_power_management_limit(device)
 
     def device_get_total_energy_consumption(self, device: DeviceHandle) -> int:
         """nvmlDeviceGetTotalEnergyConsumption, in mJ since the driver was loaded."""
@@ -171,12 +164,6 @@ class ReadingFunctions(LinkFunctions):
         """A card whose engines are not divided."""
         card = self.card(device)
         if self.state.mig_mode(card)[0]:
-            raise NvmlError(_NOT_SUPPORTED)
-        return card
-
-    def _with_ecc(self, device: DeviceHandle) -> CardShape:
-        card = self.card(device)
-        if not card.types:
             raise NvmlError(_NOT_SUPPORTED)
         return card
 

@@ -8,6 +8,7 @@ import zlib
 
 from vgpuctl.agent.wire.measure_states import CLOCK_EVENTS, RECOVERY_ACTIONS
 from vgpuctl_lab.simulated.machine import curves as played
+from vgpuctl_lab.simulated.machine import modes
 from vgpuctl_lab.simulated.machine.readings import REMAP_PENDING, ecc_errors
 from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.state import GpuInstance, MachineFolder, State, Vgpu
@@ -15,7 +16,8 @@ from vgpuctl_lab.simulated.machine.state import GpuInstance, MachineFolder, Stat
 _IDLE_C, _IDLE_SHARE = 34, 0.11
 SLOWDOWN_C = 92
 _MIB = 1 << 20
-_IDLE_SM_MHZ, _SM_MHZ, _MEMORY_MHZ = 210, 1740, 7251
+_IDLE_SM_MHZ, _SM_MHZ, MEMORY_MHZ = 210, 1740, 7251
+GPU_CLOCKS_MHZ = tuple(range(_IDLE_SM_MHZ, _SM_MHZ + 1, 15))
 _BOARDS_WITH_HBM = ("A100", "A30", "H100", "H200", "H20", "H800", "B200", "B300")
 
 
@@ -97,7 +99,8 @@ class Sensors:
             return 0.0
         told = self.of_gpu(card, "power_watts")
         share = _IDLE_SHARE + (1 - _IDLE_SHARE) * self.gpu_share(card)
-        return card.power_w * share if told is None else told
+        limit_w = (modes.tuning(self.state, card).power_mw or card.power_w * 1000) / 1000
+        return min(card.power_w * share, limit_w) if told is None else told
 
     def energy_j(self, card: CardShape) -> float:
         """The energy since the machine's start; it never falls."""
@@ -146,21 +149,23 @@ class Sensors:
         told = self.of_gpu(card, "sm_clock_hertz")
         if told is not None:
             return round(told / 1e6)
+        lowest, highest = modes.tuning(self.state, card).clocks_mhz or (_IDLE_SM_MHZ, _SM_MHZ)
         if self.clock_events(card) & 0x68:
-            return _SM_MHZ // 2
-        return _SM_MHZ if self.gpu_share(card) else _IDLE_SM_MHZ
+            return min(_SM_MHZ // 2, highest)
+        return highest if self.gpu_share(card) else lowest
 
     def memory_clock_mhz(self, card: CardShape) -> int:
         """The clock of the memory."""
         told = self.of_gpu(card, "memory_clock_hertz")
-        return _MEMORY_MHZ if told is None else round(told / 1e6)
+        return MEMORY_MHZ if told is None else round(told / 1e6)
 
     def clock_events(self, card: CardShape) -> int:
         """The bits of reasons that slow the clocks: idle, power at its limit, heat; or those of curves."""
         bits = 0
         if not self.gpu_share(card):
             bits |= CLOCK_EVENTS["gpu_idle"]
-        if card.power_w and self.power_w(card) >= card.power_w:
+        limit_mw = modes.tuning(self.state, card).power_mw or card.power_w * 1000
+        if card.power_w and self.power_w(card) * 1000 >= limit_mw:
             bits |= CLOCK_EVENTS["sw_power_cap"]
         if self.temperature_c(card) >= self.slowdown_c(card):
             bits |= CLOCK_EVENTS["hw_slowdown"] | CLOCK_EVENTS["hw_thermal"]

@@ -18,6 +18,7 @@ from vgpuctl_lab.card_links import FABRIC_CONFIG, configured_mode, fabric_config
 from vgpuctl_lab.simulated.machine.distribution import distribution_of
 from vgpuctl_lab.simulated.machine.shape import DEFAULT_ORDER, NVIDIA, CardShape, Shape
 from vgpuctl_lab.simulated.machine.shape import read as read_shape
+from vgpuctl_lab.simulated.machine.tuning import Tuning
 
 FIRST_MDEV_GROUP = 100_000
 FIRST_PID = 10_000
@@ -189,6 +190,8 @@ class State:
     wedged: VFs that no VM can use any more.
     vf_params: what Intel's driver was told of functions, by name; of VFs it lasts as long as they do.
     quotas_by_hand: Intel's cards whose VFs' memory was divided before they were enabled. stopped_vfs: until a reset.
+    ecc: modes of cards that were switched from their first one (current, pending); they outlive a reboot.
+    tunings: of cards that somebody has tuned.
     reset_orders: what was written to `reset_method` of functions. roms: cards whose ROM is switched on.
     """
 
@@ -207,6 +210,8 @@ class State:
     instances: list[GpuInstance] = field(default_factory=list)
     mixed_sizes: list[str] = field(default_factory=list)
     schedulers: dict[str, Scheduler] = field(default_factory=dict)
+    tunings: dict[str, Tuning] = field(default_factory=dict)
+    ecc: dict[str, tuple[bool, bool]] = field(default_factory=dict)
     processes: list[Process] = field(default_factory=list)
     services: dict[str, bool] = field(default_factory=dict)
     hugepages: dict[str, int] = field(default_factory=dict)
@@ -322,6 +327,8 @@ def booted(shape: Shape, before: State | None = None, *, fabric_mode: int = 0) -
         if before is not None and card.mig is not None and card.mig.needs_reset:
             pending = before.mig_mode(card)[1]
             state.mig_modes[card.address] = (pending, pending)
+        if before is not None and card.address in before.ecc:
+            state.ecc[card.address] = (before.ecc[card.address][1],) * 2
     distribution = distribution_of(shape)
     state.services = {**_SERVICES, **dict.fromkeys(distribution.ovn_services, False)}
     if shape.has_fabric_manager:
@@ -407,6 +414,7 @@ class MachineFolder:
         fields["domains"] = {key: _domain(each) for key, each in fields["domains"].items()}
         fields["instances"] = [_instance(each) for each in fields.get("instances", ())]
         fields["schedulers"] = {key: Scheduler(**each) for key, each in fields.get("schedulers", {}).items()}
+        fields["tunings"] = {key: Tuning.read(each) for key, each in fields.get("tunings", {}).items()}
         fields["processes"] = [Process(**each) for each in fields.get("processes", ())]
         fields["ovn"] = Ovn(**fields.get("ovn", {}))
         fields["fabric"] = Fabric(**fields.get("fabric", {}))

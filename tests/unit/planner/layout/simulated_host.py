@@ -43,8 +43,27 @@ from vgpuctl.agent.wire.steps import (
     Step,
     TakeOutUplink,
 )
+from vgpuctl.agent.wire.tuning import (
+    UNLOCKED,
+    ClockRun,
+    GpuTuning,
+    SetComputeMode,
+    SetEccMode,
+    SetGpuClocks,
+    SetPowerLimit,
+)
 
 VF_COUNTS = {"nvidia-a40": 32, "nvidia-a100-pcie-40gb": 16, "nvidia-rtx-pro-6000-blackwell-server": 48}
+
+TUNING = GpuTuning(
+    power_limit_mw=300_000,
+    power_default_mw=300_000,
+    power_limits_mw=(100_000, 300_000),
+    clocks=(ClockRun(210, 1740, 15),),
+    ecc=True,
+    ecc_pending=True,
+    compute_mode="default",
+)
 
 
 class Refused(Exception):
@@ -71,6 +90,7 @@ class SimulatedGpu:
         self.vf_types: dict[str, str] = {}
         self.mdevs: dict[str, tuple[str, str]] = {}
         self.holders: dict[str, Holder] = {}
+        self.tuning = TUNING
 
     @property
     def on_vfs(self) -> bool:
@@ -92,6 +112,7 @@ class SimulatedGpu:
         if self.vf_types or self.mdevs:
             raise Refused("vGPUs exist")
         self.heterogeneous, self.instance_modes = False, {}
+        self.tuning = replace(TUNING, ecc=self.tuning.ecc, ecc_pending=self.tuning.ecc_pending)
         if self.card:
             self.card.instances.clear()
 
@@ -127,7 +148,28 @@ class SimulatedGpu:
             mig=self._mig() if nvidia else None,
             heterogeneous=self.heterogeneous if nvidia and self.vf_count and not self.mig else None,
             scheduler=self.scheduler if nvidia and vgpus else None,
+            tuning=self.tuning if nvidia else None,
         )
+
+    def tune(self, step: SetPowerLimit | SetGpuClocks | SetEccMode | SetComputeMode) -> None:
+        """Take a step of the whole card by the rules of NVML."""
+        found = self.tuning
+        assert found.power_default_mw is not None and found.power_limits_mw is not None
+        if isinstance(step, SetPowerLimit):
+            limit = found.power_default_mw if step.limit_mw is None else step.limit_mw
+            if not found.power_limits_mw[0] <= limit <= found.power_limits_mw[1]:
+                raise Refused("power limit")
+            self.tuning = replace(found, power_limit_mw=limit)
+        elif isinstance(step, SetGpuClocks):
+            if step.clocks_mhz != UNLOCKED and any(one not in range(210, 1741, 15) for one in step.clocks_mhz):
+                raise Refused("clocks")
+            self.tuning = replace(found, locked_clocks_mhz=step.clocks_mhz)
+        elif isinstance(step, SetEccMode):
+            self.tuning = replace(found, ecc_pending=step.enabled)
+        elif self.mig:
+            raise Refused("compute mode in MIG mode")
+        else:
+            self.tuning = replace(found, compute_mode=step.mode)
 
     def _held(self, device: str) -> tuple[Holder, ...]:
         return (self.holders[device],) if device in self.holders else ()
@@ -230,6 +272,8 @@ class SimulatedHost:
                 gpu.heterogeneous = step.enabled
             else:
                 gpu.instance_modes[step.gpu_instance_start] = step.enabled
+        elif isinstance(step, (SetPowerLimit, SetGpuClocks, SetEccMode, SetComputeMode)):
+            gpu.tune(step)
         elif isinstance(step, SetVgpuScheduler):
             if gpu.holders:
                 raise Refused("a VM runs")

@@ -15,7 +15,7 @@ EXAMPLES = re.findall(r"<!-- board: (\S+) -->\n```yaml\n(.*?)```", PAGE, re.DOTA
 
 
 def test_every_board_kind_has_its_example() -> None:
-    assert len(EXAMPLES) == PAGE.count("```yaml") == 9
+    assert len(EXAMPLES) == PAGE.count("```yaml") == 10
 
 
 @pytest.mark.parametrize(("board", "text"), EXAMPLES, ids=[board for board, _ in EXAMPLES])

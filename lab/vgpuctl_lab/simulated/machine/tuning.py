@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the driver of a card was told about the whole card, and forgets with the card."""
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Tuning:
+    """power_mw: None for the board's default. clocks_mhz: the range that the clocks are locked to, None where they are
+    not. compute_mode: NVML's number."""
+
+    power_mw: int | None = None
+    clocks_mhz: tuple[int, int] | None = None
+    compute_mode: int = 0
+
+    @staticmethod
+    def read(fields: dict[str, Any]) -> "Tuning":
+        """One from the state's file."""
+        clocks = fields.get("clocks_mhz")
+        return Tuning(**{**fields, "clocks_mhz": None if clocks is None else (clocks[0], clocks[1])})

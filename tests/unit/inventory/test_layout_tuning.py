@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Power limit, clocks, ECC and compute mode in a declared layout: read, written, refused."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from vgpuctl.agent.wire.tuning import UNLOCKED
+from vgpuctl.errors import InventoryError
+from vgpuctl.inventory import load_inventory
+from vgpuctl.model.layout import DEFAULT_POWER, ComputeMode, HostLayout, TuningLayout
+from vgpuctl.specs.layout import GPU
+from vgpuctl.specs.writing import write_entry
+
+
+def read(folder: Path, entry: str) -> HostLayout:
+    (folder / "hosts.yml").write_text("all: {hosts: {h1: }}\n")
+    (folder / "host_vars").mkdir()
+    text = f"vgpu:\n  version: 1\n  gpus:\n  - match: all\n    {entry}\n"
+    (folder / "host_vars" / "h1.yml").write_text(text)
+    layout = load_inventory([folder / "hosts.yml"]).layout("h1")
+    assert layout is not None
+    return layout
+
+
+READ: dict[str, tuple[str, TuningLayout]] = {
+    "none": ("", TuningLayout()),
+    "watts": ("power_limit_w: 250", TuningLayout(power_limit_mw=250_000)),
+    "half-watts": ("power_limit_w: 250.5", TuningLayout(power_limit_mw=250_500)),
+    "default-power": ("power_limit_w: default", TuningLayout(power_limit_mw=DEFAULT_POWER)),
+    "range": ("gpu_clocks_mhz: 1200-1700", TuningLayout(gpu_clocks_mhz=(1200, 1700))),
+    "range-with-spaces": ("gpu_clocks_mhz: ' 1200 - 1700 '", TuningLayout(gpu_clocks_mhz=(1200, 1700))),
+    "clock": ("gpu_clocks_mhz: 1500", TuningLayout(gpu_clocks_mhz=(1500, 1500))),
+    "unlocked": ("gpu_clocks_mhz: default", TuningLayout(gpu_clocks_mhz=UNLOCKED)),
+    "ecc": ("ecc: true", TuningLayout(ecc=True)),
+    "no-ecc": ("ecc: off", TuningLayout(ecc=False)),
+    "mode": ("compute_mode: exclusive-process", TuningLayout(compute_mode=ComputeMode.EXCLUSIVE_PROCESS)),
+}
+
+
+@pytest.mark.parametrize("name", READ)
+def test_a_key_is_read_and_written_as_it_was(name: str, tmp_path: Path) -> None:
+    keys, tuning = READ[name]
+    (gpu,) = read(tmp_path, f"kind: off\n    {keys}").gpus
+    assert gpu.tuning == tuning
+    again = tmp_path / "again"
+    again.mkdir()
+    written = yaml.safe_dump({key: one for key, one in write_entry(GPU, gpu).items() if key != "match"})
+    assert read(again, written.replace("\n", "\n    ")).gpus == (gpu,)
+
+
+REFUSED: dict[str, tuple[str, str, str]] = {
+    "power-with-unit": ("power_limit_w: 250W", "power_limit_w of host 'h1' is '250W'", "not a number"),
+    "no-power": ("power_limit_w: 0", "is 0", "1 to 5000"),
+    "milliwatts": ("power_limit_w: 250000", "is 250000", "1 to 5000"),
+    "negative": ("power_limit_w: -250", "is -250", "1 to 5000"),
+    "nan": ("power_limit_w: .nan", "is nan", "1 to 5000"),
+    "infinite": ("power_limit_w: .inf", "is inf", "1 to 5000"),
+    "true-power": ("power_limit_w: true", "is True", "not a number"),
+    "list": ("power_limit_w: [250]", "power_limit_w of host 'h1'", "not a number"),
+    "clocks-with-unit": ("gpu_clocks_mhz: 1500 MHz", "is '1500 MHz'", "write whole MHz without a unit"),
+    "clocks-with-comma": ("gpu_clocks_mhz: 1200,1700", "is '1200,1700'", "as 1200-1700"),
+    "hertz": ("gpu_clocks_mhz: 1500000000", "is '1500000000'", "whole MHz"),
+    "clocks-nan": ("gpu_clocks_mhz: .nan", "is 'nan'", "whole MHz"),
+    "clocks-half": ("gpu_clocks_mhz: 1200.5", "is '1200.5'", "whole MHz"),
+    "clocks-zero": ("gpu_clocks_mhz: 0-1200", "is '0-1200'", "whole MHz"),
+    "clocks-negative": ("gpu_clocks_mhz: -1200", "is '-1200'", "whole MHz"),
+    "clocks-upside-down": ("gpu_clocks_mhz: 1700-1200", "whose first clock is above the second", "1200-1700?"),
+    "clocks-open": ("gpu_clocks_mhz: 1700-", "is '1700-'", "whole MHz"),
+    "clocks-three": ("gpu_clocks_mhz: 1200-1500-1700", "is '1200-1500-1700'", "whole MHz"),
+    "clocks-list": ("gpu_clocks_mhz: [1200, 1700]", "gpu_clocks_mhz of host 'h1'", "whole MHz"),
+    "clocks-true": ("gpu_clocks_mhz: true", "is True", "whole MHz"),
+    "clocks-empty": ("gpu_clocks_mhz: ''", "gpu_clocks_mhz of host 'h1'", "whole MHz"),
+    "ecc-word": ("ecc: enabled", "ecc of host 'h1' is 'enabled'", "not true or false"),
+    "ecc-number": ("ecc: 1", "ecc of host 'h1' is 1", "not true or false"),
+    "mode-of-old": ("compute_mode: exclusive-thread", "is 'exclusive-thread'", "exclusive-process"),
+    "mode-number": ("compute_mode: 3", "compute_mode of host 'h1' is 3", "exclusive-process"),
+    "misspelt": ("power_limit: 250", "power_limit", "did you mean power_limit_w?"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_wrong_value_is_refused_with_its_line(name: str, tmp_path: Path) -> None:
+    keys, message, hint = REFUSED[name]
+    with pytest.raises(InventoryError) as refused:
+        read(tmp_path, f"kind: off\n    {keys}")
+    assert refused.value.message.startswith(f"{tmp_path}/host_vars/h1.yml:6: ")
+    assert message in refused.value.message
+    assert hint in f"{refused.value.message} {refused.value.hint}"
+
+
+@pytest.mark.parametrize(
+    ("kind", "key", "belongs"),
+    [
+        ("kind: passthrough", "power_limit_w: 250", "vgpu and mig and mig-vgpu and off"),
+        ("kind: passthrough", "gpu_clocks_mhz: 1500", "vgpu and mig and mig-vgpu and off"),
+        ("kind: vf, count: 4", "ecc: true", "passthrough and vgpu and mig and mig-vgpu and off"),
+        ("kind: mig, geometry: {}", "compute_mode: prohibited", "vgpu and off"),
+    ],
+)
+def test_a_kind_whose_driver_does_not_keep_a_setting_refuses_it(
+    kind: str, key: str, belongs: str, tmp_path: Path
+) -> None:
+    with pytest.raises(InventoryError) as refused:
+        read(tmp_path, "\n    ".join([*kind.split(", "), key]))
+    assert f"'{key.partition(':')[0]}' belongs to {belongs}" in refused.value.message

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from vgpuctl.agent.wire import decode, envelope
+from vgpuctl.agent.wire.cdi import SetContainerGpus
 from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.fabric import ActivatePartition, DeactivatePartition, RestorePartitions, UsedPartition
 from vgpuctl.agent.wire.facts import (
@@ -131,6 +132,7 @@ STEPS: tuple[Step, ...] = (
     SetOvnChassis(Chassis("gpu1", "ssl:192.0.2.1:6642", "geneve", "10.83.0.1", "provider:br-provider", True)),
     SetUplinkBridge("br-provider", None),
     TakeOutUplink("br-provider", "eno2"),
+    SetContainerGpus(("0000:41:00.0",)),
     ActivatePartition(PARTITION),
     DeactivatePartition(PARTITION),
     RestorePartitions((PARTITION,)),

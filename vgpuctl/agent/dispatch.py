@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Tuple, Type
 
 from vgpuctl import __version__
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.cdi import SetContainerGpus
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request
 from vgpuctl.agent.wire.fabric import ActivatePartition, DeactivatePartition, RestorePartitions
 from vgpuctl.agent.wire.facts import Holder, HostFacts
@@ -66,6 +67,7 @@ _TAKERS: Dict[Type[Step], str] = {
     SetOvnChassis: "ovn.ensure_chassis",
     SetUplinkBridge: "ovn.ensure_uplink",
     TakeOutUplink: "ovn.ensure_no_uplink",
+    SetContainerGpus: "cdi.ensure",
     ActivatePartition: "partition.ensure_active",
     DeactivatePartition: "partition.ensure_inactive",
     RestorePartitions: "partition.ensure_restored",

@@ -2,7 +2,7 @@
 """Typed access to the catalogue. The file is read on the first question (about 3 ms) and kept."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache, lru_cache
 from pathlib import Path
 
@@ -148,3 +148,12 @@ def _spellings(key: str) -> tuple[tuple[str, ...], ...]:
 
 def _hex_id(text: str) -> str:
     return text.lower().removeprefix("0x").rjust(4, "0")
+
+
+def sizes_differ(types: Sequence[str]) -> bool:
+    """True if vGPU types are of several sizes on every board that offers them all; False for unknown types."""
+    if len(types) < 2:
+        return False
+    offers = [[type_by_name(board, name) for name in types] for board in boards_with_type(types[0])]
+    sizes = [{one.fb_mib for one in offered if one is not None} for offered in offers if None not in offered]
+    return bool(sizes) and all(len(of_board) > 1 for of_board in sizes)

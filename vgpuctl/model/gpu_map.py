@@ -11,9 +11,9 @@ from enum import StrEnum
 class SegmentKind(StrEnum):
     """The kind of a part of a GPU's memory.
 
-    share: a VM of the store has it. foreign: it is in use and not in the store. free: a VM can have it now.
-    needs-instance: free once a MIG instance is created there. unusable: free, and no profile fits. closed: free, and
-    the GPU or its host takes no VM.
+    share: a VM of the store has it. foreign: it is in use and not in the store, or the host's own. free: a VM can have
+    it now. needs-instance: free once a MIG instance is created there. unusable: free, and no profile fits. closed:
+    free, and the GPU or its host takes no VM.
     """
 
     SHARE = "share"

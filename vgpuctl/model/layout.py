@@ -21,6 +21,7 @@ class LayoutKind(StrEnum):
     MIG_VGPU = "mig-vgpu"
     VF = "vf"
     OFF = "off"
+    HOST = "host"
 
 
 class SizeMode(StrEnum):
@@ -165,7 +166,16 @@ class OffLayout:
     kind = LayoutKind.OFF
 
 
-Layout = PassthroughLayout | VgpuLayout | MigLayout | MigVgpuLayout | VfLayout | OffLayout
+@dataclass(frozen=True)
+class OwnLayout:
+    """The host's own: containers of the host may use it, and no VM. instances: of MIG; none for the whole card."""
+
+    instances: tuple[WantedInstance, ...] = ()
+
+    kind = LayoutKind.HOST
+
+
+Layout = PassthroughLayout | VgpuLayout | MigLayout | MigVgpuLayout | VfLayout | OffLayout | OwnLayout
 
 
 class ComputeMode(StrEnum):

@@ -90,7 +90,8 @@ def _map(state: GpuState, leases: Sequence[Lease], gives: _Gives, instances: Map
     else:
         filled = fill_row(taken, memory, max((one.size_mib * one.count for one in gives.creatable), default=0))
     closed = _closed(state)
-    segments = filled.segments if closed is None else tuple(_closed_segment(one) for one in filled.segments)
+    kind = SegmentKind.FOREIGN if state.declared.is_hosts_own else None if closed is None else SegmentKind.CLOSED
+    segments = filled.segments if kind is None else tuple(_not_free(one, kind) for one in filled.segments)
     mig = gpu.mig.instances if mode is MapMode.MIG and gpu.mig is not None else ()
     drawn = [MapInstance(one.id, one.profile, one.start, one.size) for one in mig]
     return GpuMap(
@@ -135,8 +136,9 @@ def _closed(state: GpuState) -> Closed | None:
     return None
 
 
-def _closed_segment(one: Segment) -> Segment:
-    return replace(one, kind=SegmentKind.CLOSED) if one.kind.is_free() else one
+def _not_free(one: Segment, kind: SegmentKind) -> Segment:
+    """The segment; one that is free is of this kind instead."""
+    return replace(one, kind=kind) if one.kind.is_free() else one
 
 
 def _taken(

@@ -20,6 +20,7 @@ _ONLY_USE = {
     LayoutKind.MIG: "so its MIG instances are the host's own",
     LayoutKind.VF: "so it serves plain VFs only",
     LayoutKind.OFF: "so it serves no VM",
+    LayoutKind.HOST: "so it is for containers of the host and serves no VM",
 }
 
 
@@ -37,6 +38,11 @@ class Declared:
     def is_passthrough(self) -> bool:
         """True if the GPU is declared to be given away as a whole."""
         return self.entry is not None and self.entry.layout.kind is LayoutKind.PASSTHROUGH
+
+    @property
+    def is_hosts_own(self) -> bool:
+        """True if the GPU is declared to be the host's own, so that nothing of it is free."""
+        return self.entry is not None and self.entry.layout.kind is LayoutKind.HOST
 
     def remedy(self, host: str) -> str:
         """How the operator changes what the GPU serves."""

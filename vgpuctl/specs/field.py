@@ -150,7 +150,8 @@ class Field:
     is_set: of a list, the order means nothing, and the model has it sorted. at_least_one: an empty list is refused.
     may_stand_alone: a file may hold one item itself in place of the list. words: values with a meaning of their own,
     such as `all` or false, and what the model keeps for them. kinds: of the entries that may have the field, in a table
-    with `kinds_by`; empty for all. without_placement: why no rule of placing looks at it, so that a form which asks
+    with `kinds_by`; empty for all. may_lack: of these kinds those that need no such field, where it is required.
+    without_placement: why no rule of placing looks at it, so that a form which asks
     where VMs fit leaves it out; empty for a field that may matter.
     """
 
@@ -173,6 +174,7 @@ class Field:
     may_stand_alone: bool = False
     words: Mapping[str | bool, Any] = dataclasses.field(default_factory=dict)
     kinds: tuple[StrEnum, ...] = ()
+    may_lack: tuple[StrEnum, ...] = ()
     without_placement: str = ""
 
     @property
@@ -270,7 +272,10 @@ class Table(Generic[Model]):
         return {kind: self._of_kind(kind) for kind in by.members} if isinstance(by, Choice) else {}
 
     def _of_kind(self, kind: StrEnum) -> "Table[Model]":
-        fields = tuple(field for field in self.fields if not field.kinds or kind in field.kinds)
+        own = (field for field in self.fields if not field.kinds or kind in field.kinds)
+        fields = tuple(
+            dataclasses.replace(field, is_required=field.is_required and kind not in field.may_lack) for field in own
+        )
         return dataclasses.replace(self, fields=fields, kinds_by=None)
 
     def may_be_empty(self, field: Field) -> bool:

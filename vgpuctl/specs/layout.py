@@ -7,7 +7,7 @@ A new key is a row here, an attribute in model/layout.py and the place that uses
 import difflib
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import Any
@@ -26,6 +26,7 @@ from vgpuctl.model.layout import (
     MigLayout,
     MigVgpuLayout,
     OffLayout,
+    OwnLayout,
     PassthroughLayout,
     SchedulerLayout,
     SchedulerPolicy,
@@ -72,7 +73,7 @@ _UNIT_ENDING = re.compile(r".+\.(?:service|socket|timer|target)")
 _COUNT = Whole(1, 256)
 _SCHEDULER_KEYS = ("policy", "time_slice_ms", "time_slice_us")
 _WITH_VGPUS = (LayoutKind.VGPU, LayoutKind.MIG_VGPU)
-_WITH_MIG = (LayoutKind.MIG, LayoutKind.MIG_VGPU)
+_WITH_MIG = (LayoutKind.MIG, LayoutKind.MIG_VGPU, LayoutKind.HOST)
 
 
 class BoundDriver(StrEnum):
@@ -172,7 +173,7 @@ def _gpu(values: dict[str, Any], entry: Value) -> GpuLayout:
 def _written_gpu(gpu: GpuLayout) -> WrittenGpu:
     layout = gpu.layout
     given = {one.name: getattr(layout, one.name) for one in fields(layout) if one.name != "instances"}
-    if isinstance(layout, MigLayout | MigVgpuLayout):
+    if isinstance(layout, MigLayout | MigVgpuLayout | OwnLayout):
         placed = sorted((one.profile, one.start) for one in layout.instances if one.start is not None)
         starts = {profile: tuple(start for name, start in placed if name == profile) for profile, _ in placed}
         given |= {"geometry": tuple(devices_of(layout.instances).items()), "placements": tuple(starts.items())}
@@ -195,6 +196,15 @@ def _layout_of(one: WrittenGpu, keys: Mapping[str, Value]) -> Layout:
             return VfLayout(one.count, tuple(sorted(one.vf_params)), tuple(sorted(one.pf_params)))
         case LayoutKind.OFF:
             return OffLayout()
+        case LayoutKind.HOST:
+            return _own_layout(one, keys)
+
+
+def _own_layout(one: WrittenGpu, keys: Mapping[str, Value]) -> OwnLayout:
+    written = keys.get("geometry", keys.get("placements"))
+    if written is not None and not one.geometry:
+        raise written.refuse("names no MIG device", hint="name them in `geometry`, or leave it out for the whole card")
+    return OwnLayout(_instances(one, keys) if one.geometry else ())
 
 
 def _check_scheduler(one: WrittenGpu, keys: Mapping[str, Value]) -> None:
@@ -224,7 +234,7 @@ def _check_types(one: WrittenGpu, keys: Mapping[str, Value]) -> None:
     for name, value in shares.items():
         if one.types and name not in one.types:
             raise value.refuse(f"contradicts types: {name} is not one of {', '.join(one.types)}")
-    if one.kind is LayoutKind.VGPU and one.size_mode is not SizeMode.MIXED and sizes_differ(list(shares)):
+    if one.kind is LayoutKind.VGPU and one.size_mode is not SizeMode.MIXED and catalog.sizes_differ(list(shares)):
         raise keys["shares"].refuse(
             "has types of different sizes, which contradicts equal sizes", hint="declare size_mode: mixed-size"
         )
@@ -233,15 +243,6 @@ def _check_types(one: WrittenGpu, keys: Mapping[str, Value]) -> None:
 def _by_normal_name(names: Text, value: Value) -> dict[str, Value]:
     """The entries of a mapping that was read, by the names that it was read with."""
     return {names.parse(written, what=one.words): one for written, one in value.mapping().items()}
-
-
-def sizes_differ(types: Sequence[str]) -> bool:
-    """True if vGPU types are of several sizes on every board that offers them all; False for unknown types."""
-    if len(types) < 2:
-        return False
-    offers = [[catalog.type_by_name(board, name) for name in types] for board in catalog.boards_with_type(types[0])]
-    sizes = [{one.fb_mib for one in offered if one is not None} for offered in offers if None not in offered]
-    return bool(sizes) and all(len(of_board) > 1 for of_board in sizes)
 
 
 def _instances(one: WrittenGpu, keys: Mapping[str, Value]) -> tuple[WantedInstance, ...]:
@@ -375,10 +376,11 @@ GPU = Table(
         Field(
             "geometry",
             Named(_MIG_DEVICE, _COUNT),
-            "MIG devices; {} is MIG without instances; parts such as 1c.2g.10gb only with kind mig",
+            "MIG devices; {} is MIG without instances; parts such as 1c.2g.10gb not with kind mig-vgpu",
             metavar="MIG device to number",
             is_required=True,
             kinds=_WITH_MIG,
+            may_lack=(LayoutKind.HOST,),
         ),
         Field(
             "placements",

@@ -48,7 +48,7 @@ LAYOUTS: dict[str, dict[str, Any]] = {
         "gpus": [
             {
                 "match": "all",
-                "kind": "mig",
+                "kind": "host",
                 "geometry": {"1c.3g.20gb": 1, "2c.3g.20gb": 1, "1g.5gb": 2},
                 "placements": {"3g.20gb": [4]},
             }
@@ -145,6 +145,8 @@ def test_every_kind_is_reached_proven_and_restored(layouts: LayoutFleet) -> None
     assert (states[0].hugepages, states[1].mixed_sizes) == ({"2048": 64}, [GPU])
     assert [one.slice_ns for one in states[1].schedulers.values()] == [4_000_000]
     assert parts(states[2]) == [(0, [1]), (1, [1]), (4, [2, 1])]
+    own = json.loads((layouts.machine("sim-003").root / "etc/cdi/vgpuctl.json").read_text())
+    assert [one["name"].partition(":")[0][:8] for one in own["devices"]] == ["MIG-GPU-"] * 4 + ["all"]
     second = run(layouts, "apply-hosts")
     assert [(one["changed"], one["writes"]) for one in second.values()] == [(0, 0)] * 5
     for name in first:

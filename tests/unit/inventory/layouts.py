@@ -18,6 +18,7 @@ from vgpuctl.model.layout import (
     MigVgpuLayout,
     NetworkLayout,
     OffLayout,
+    OwnLayout,
     PassthroughLayout,
     SchedulerLayout,
     SchedulerPolicy,
@@ -91,6 +92,7 @@ def layouts() -> st.SearchStrategy[Layout]:
     """The possible layouts of one GPU."""
     return st.one_of(
         st.just(OffLayout()),
+        instances(placed=True, parted=True).map(OwnLayout),
         st.sampled_from((PassthroughLayout(), PassthroughLayout("vfio-pci"))),
         st.builds(VfLayout, st.integers(1, 256), function_params(of_vf=True), function_params(of_vf=False)),
         instances(placed=True, parted=True).map(MigLayout),

@@ -50,7 +50,7 @@ from vgpuctl.errors import InventoryError
         (
             "version: 1\ngpus:\n- match: all\n  kind: vgpu\n  geometry: {}",
             6,
-            "gpus[0].geometry of host 'h1' contradicts kind vgpu: 'geometry' belongs to mig and mig-vgpu",
+            "gpus[0].geometry of host 'h1' contradicts kind vgpu: 'geometry' belongs to mig and mig-vgpu and host",
             "vgpu can have virtual_functions",
         ),
         (
@@ -58,6 +58,18 @@ from vgpuctl.errors import InventoryError
             6,
             "gpus[0].cuont of host 'h1' is not a key",
             None,
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: host\n  geometry: {}",
+            6,
+            "gpus[0].geometry of host 'h1' names no MIG device",
+            "leave it out for the whole card",
+        ),
+        (
+            "version: 1\ngpus:\n- match: all\n  kind: host\n  placements: {1g.5gb: [0]}",
+            6,
+            "gpus[0].placements of host 'h1' names no MIG device",
+            "name them in `geometry`",
         ),
         ("version: 1\ngpus:\n- match: all\n  kind: mig", 4, "is of kind mig and has no 'geometry'", None),
         ("version: 1\ngpus:\n- match: all\n  kind: vf\n  count: 0", 6, "count of host 'h1' is 0", "1 to 256"),

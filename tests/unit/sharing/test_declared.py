@@ -25,6 +25,7 @@ from vgpuctl.model.layout import (
     MigLayout,
     MigVgpuLayout,
     OffLayout,
+    OwnLayout,
     PassthroughLayout,
     SizeMode,
     VfLayout,
@@ -37,6 +38,7 @@ from vgpuctl.scheduler.capacity import count_more
 from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.gang import place_together
+from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.relieve import relieve
 
@@ -49,6 +51,7 @@ KINDS: dict[str, Layout] = {
     "mig-vgpu": MigVgpuLayout(),
     "vf": VfLayout(4),
     "off": OffLayout(),
+    "host": OwnLayout(),
 }
 HOSTS: dict[str, tuple[Callable[[], HostCapacity], set[str]]] = {
     "passthrough": (passthrough_host, {"passthrough"}),
@@ -61,6 +64,12 @@ HOSTS: dict[str, tuple[Callable[[], HostCapacity], set[str]]] = {
 
 def declared(capacity: HostCapacity, layout: Layout, match: GpuMatch = ALL) -> HostCapacity:
     return replace(capacity, declared=(*capacity.declared, GpuLayout(match, layout, "hosts.yml:7")))
+
+
+def test_a_gpu_of_the_host_s_own_has_no_free_memory() -> None:
+    (drawn,) = map_gpus([declared(a40_host(), OwnLayout())], [])
+    assert (drawn.memory_mib > 0, drawn.free_mib, drawn.creatable) == (True, 0, ())
+    assert "it is for containers of the host and serves no VM" in (drawn.why_none or "")
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Optional, Tuple
 from vgpuctl.agent.facts import (
     addresses,
     boot,
+    cdi,
     fabric,
     fabric_notes,
     gpus,
@@ -83,6 +84,7 @@ _PARTS = (
     _FactPart("move_certificates", pki.read, None),
     _FactPart("fabric_manager", fabric.read_manager, None),
     _FactPart("iommufd_driver", software.read_iommufd_driver, None),
+    _FactPart("cdi", cdi.read, None),
 )
 
 

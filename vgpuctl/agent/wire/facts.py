@@ -8,6 +8,7 @@ say; a value that could not be read is a Problem of the whole request or a line 
 from typing import Optional, Tuple
 
 from vgpuctl.agent.wire.boot import BootFacts, Installed
+from vgpuctl.agent.wire.cdi import CdiFacts
 from vgpuctl.agent.wire.fabric import FabricManagerFacts
 from vgpuctl.agent.wire.migration import GpuMigration
 from vgpuctl.agent.wire.ovn import OvnFacts
@@ -392,16 +393,14 @@ class HostFacts:
     services, hugepages, network_interfaces: None when the agent did not read them, which is not the same as none.
     boot: what restores the layout at boot, None where nothing is installed. installed: vgpuctl's files on the host,
     None where nobody read them. interpreter: the Python that ran the agent, as the caller names it.
-    ovn: None where Open vSwitch is not installed.
+    ovn: None where Open vSwitch is not installed. selinux: `enforcing` or `permissive`, None where it is off.
     mdevctl: UUIDs of the mdevs that mdevctl has definitions of, started at boot or not.
     unread_functions: PCI functions that could not be read; a GPU among them is not in `gpus`.
     addresses: the host's own IPv4 addresses, None where the kernel does not tell.
-    selinux: `enforcing` or `permissive`, None where it is off.
-    distribution: os-release's ID, then its ID_LIKE. guest_firmwares: None when the agent did not look.
-    tpm_programs: of swtpm's two programs those that are there, None when the agent did not look.
+    distribution: os-release's ID, then its ID_LIKE. tpm_programs: of swtpm's two programs those that are there.
+    guest_firmwares, tpm_programs, move_certificates of QEMU, cdi of containers: None when the agent did not look.
     iommufd_driver: the kernel was built with CONFIG_IOMMUFD_DRIVER, None where its configuration is not there.
-    move_certificates: of QEMU, None when the agent did not look. fabric_manager: None without its configuration.
-    unread: facts that could not be read; everybody who uses one asks `why_unread` first.
+    fabric_manager: None without its configuration. unread: facts that could not be read; ask `why_unread` first.
     machine_id: a digest of machine-id(5), None where the system has none; machines of a cloned image may share it.
     """
 
@@ -443,6 +442,7 @@ class HostFacts:
     move_certificates: Optional[MoveCertificates] = None
     interpreter: Optional[str] = None
     fabric_manager: Optional[FabricManagerFacts] = None
+    cdi: Optional[CdiFacts] = None
 
     def why_unread(self, *names: str) -> Optional[str]:
         """Say why one of these facts could not be read; None where all of them could."""

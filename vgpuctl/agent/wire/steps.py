@@ -6,6 +6,7 @@ A step travels as {"op": OP, **fields}. Every step is idempotent: a second time 
 
 from typing import ClassVar, Optional, Tuple, Union
 
+from vgpuctl.agent.wire.cdi import SetContainerGpus
 from vgpuctl.agent.wire.fabric import PARTITION_STEPS, ActivatePartition, DeactivatePartition, RestorePartitions
 from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetFunctionParams, SetVfParams, VgpuStep
 from vgpuctl.agent.wire.tuning import TUNING_STEPS, SetComputeMode, SetEccMode, SetGpuClocks, SetPowerLimit
@@ -274,6 +275,7 @@ Step = Union[
     SetOvnChassis,
     SetUplinkBridge,
     TakeOutUplink,
+    SetContainerGpus,
     ActivatePartition,
     DeactivatePartition,
     RestorePartitions,
@@ -301,6 +303,7 @@ STEPS = (
     SetOvnChassis,
     SetUplinkBridge,
     TakeOutUplink,
+    SetContainerGpus,
     *PARTITION_STEPS,
 )
 

@@ -15,7 +15,7 @@ from vgpuctl.inventory.exchange.configs import Frame, export_config, import_conf
 from vgpuctl.inventory.exchange.refusal import Left
 from vgpuctl.model.layout import HostLayout, Layout, MigVgpuLayout, SizeMode, VgpuLayout, WantedInstance
 from vgpuctl.specs.document import YamlDocument
-from vgpuctl.specs.layout import parse_type, sizes_differ
+from vgpuctl.specs.layout import parse_type
 from vgpuctl.specs.value import Value
 
 _MOST = 256
@@ -36,7 +36,7 @@ def export_vgpu_device_manager(
 
 def time_sliced_layout(shares: Mapping[str, int]) -> VgpuLayout:
     """The layout that has these vGPUs and says nothing else; mixed sizes follow from the types."""
-    mode = SizeMode.MIXED if sizes_differ(tuple(shares)) else None
+    mode = SizeMode.MIXED if catalog.sizes_differ(tuple(shares)) else None
     return VgpuLayout(size_mode=mode, shares=tuple(sorted(shares.items())))
 
 

@@ -22,7 +22,7 @@ _WINDOW_FACTOR = 4
 _ECC_MATTERS = ("Maxwell",)
 _LARGE_BAR = 64 << 30
 _VFIO_KINDS = (LayoutKind.PASSTHROUGH, None)
-_WITHOUT_VFS = (LayoutKind.PASSTHROUGH, LayoutKind.OFF)
+_WITHOUT_VFS = (LayoutKind.PASSTHROUGH, LayoutKind.OFF, LayoutKind.HOST)
 
 
 def sriov_resources(seen: Examined) -> Iterator[Finding]:

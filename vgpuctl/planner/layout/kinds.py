@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of one GPU, by the kind that its layout declares."""
 
-from vgpuctl.model.layout import MigLayout, MigVgpuLayout, OffLayout, PassthroughLayout, VfLayout, VgpuLayout
+from vgpuctl.model.layout import MigLayout, MigVgpuLayout, OffLayout, OwnLayout, PassthroughLayout, VfLayout, VgpuLayout
 from vgpuctl.model.vgpu_params import params_text
 from vgpuctl.planner.layout import (
     driver,
@@ -110,3 +110,22 @@ def plan_off(work: GpuWork, layout: OffLayout) -> None:
     mig_mode.ensure(work, enabled=False)
     virtual_functions.ensure(work, 0, phase=Phase.TEAR_DOWN)
     shares.tear_down(work)
+
+
+def plan_own(work: GpuWork, layout: OwnLayout) -> None:
+    """The host's own, for its containers: no VM, no VFs, MIG with these instances or off.
+
+    A GPU that a VM has or is promised gets no step, so that no VM ends for a container.
+    """
+    if not work.is_nvidia:
+        work.block("wrong-vendor", f"{work.name} has no device nodes of NVIDIA's driver", remedy="declare kind off")
+        return
+    if work.users:
+        who = "; ".join(map(str, work.users))
+        remedy = "move or delete them first: `vgpuctl move-vm`, `vgpuctl delete-vm`"
+        work.block("used-by-vms", f"{work.address} cannot be the host's own yet: {who}", remedy=remedy)
+        return
+    if layout.instances:
+        plan_mig(work, MigLayout(layout.instances))
+    else:
+        plan_off(work, OffLayout())

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import get_args
 
 from vgpuctl.agent.wire.boot import Manifest, ManifestGpu, ManifestStep
+from vgpuctl.agent.wire.cdi import CdiFacts, SetContainerGpus
 from vgpuctl.agent.wire.facts import Gpu, GpuInstance, HostFacts, VirtualFunction
 from vgpuctl.agent.wire.steps import (
     BindDriver,
@@ -23,9 +24,18 @@ from vgpuctl.agent.wire.steps import (
     Step,
 )
 from vgpuctl.agent.wire.vf_health import PF_STUB
-from vgpuctl.model.layout import HostLayout, MigLayout, MigVgpuLayout, PassthroughLayout, VfLayout, VgpuLayout
+from vgpuctl.model.layout import (
+    HostLayout,
+    MigLayout,
+    MigVgpuLayout,
+    OwnLayout,
+    PassthroughLayout,
+    VfLayout,
+    VgpuLayout,
+)
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.planner.layout import card_settings
+from vgpuctl.planner.layout.containers import gpus_for_containers
 from vgpuctl.planner.layout.driver import VFIO_PCI
 from vgpuctl.planner.layout.fabric import fabric_steps
 from vgpuctl.planner.layout.function_params import params_steps
@@ -55,6 +65,8 @@ def manifest_of(layout: HostLayout, facts: HostFacts) -> Manifest:
         gpus.append(ManifestGpu(gpu.address, gpu.vendor_id, gpu.device_id, gpu.subsystem_id, uuid))
         steps += [ManifestStep(step, gpu.address) for step in _steps(gpu, entries[0].layout)]
         steps += [ManifestStep(step, gpu.address) for step in card_settings.boot_steps(gpu.address, entries[0].tuning)]
+    own = gpus_for_containers(layout, facts)
+    steps += [ManifestStep(SetContainerGpus(own))] if own else []
     steps += [ManifestStep(step) for step in network_steps(layout, facts)]
     return Manifest(tuple(gpus), tuple(steps))
 
@@ -122,6 +134,8 @@ def manifest_after(layout: HostLayout, facts: HostFacts, steps: Sequence[Step]) 
                 return None
             for address in set(step.addresses) & set(gpus):
                 gpus[address] = replace(gpus[address], driver=VFIO_PCI, uuid=None, mig=None, vfs=())
+        elif isinstance(step, SetContainerGpus):
+            facts = replace(facts, cdi=replace(facts.cdi or CdiFacts(), gpus=step.gpus))
         elif isinstance(step, _ON_GPU):
             after = _after(gpus[step.address], step)
             if after is None:
@@ -130,7 +144,9 @@ def manifest_after(layout: HostLayout, facts: HostFacts, steps: Sequence[Step]) 
     for gpu in gpus.values():
         entries = entries_for(gpu, layout.gpus)
         declared = entries[0].layout if len(entries) == 1 else None
-        if isinstance(declared, MigLayout | MigVgpuLayout) and (
+        if isinstance(declared, OwnLayout) and not declared.instances:
+            continue
+        if isinstance(declared, MigLayout | MigVgpuLayout | OwnLayout) and (
             gpu.mig is None or len(gpu.mig.instances) != len(declared.instances)
         ):
             return None

@@ -9,6 +9,7 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.model.layout import GpuLayout, HostLayout, LayoutKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.planner.layout import card_settings, kinds
+from vgpuctl.planner.layout.containers import plan_containers
 from vgpuctl.planner.layout.host import plan_around, plan_services
 from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle, Stranded
 from vgpuctl.planner.layout.work import GpuWork
@@ -25,6 +26,7 @@ _KINDS: dict[LayoutKind, Callable[[GpuWork, Any], None]] = {
     LayoutKind.MIG_VGPU: kinds.plan_mig_vgpu,
     LayoutKind.VF: kinds.plan_vf,
     LayoutKind.OFF: kinds.plan_off,
+    LayoutKind.HOST: kinds.plan_own,
 }
 
 
@@ -58,11 +60,12 @@ def plan_host(
     gpus = [_kept_for_vms(work, stranded) for work in found if work is not None]
     gpu_steps = [planned for work in gpus if not work.obstacles for planned in work.steps]
     services = plan_services(layout, facts, gpu_steps)
+    containers = plan_containers(facts, gpus)
     accounted = {entry for entries in hidden.values() for entry in entries}
     missing = [
         entry for entry in layout.gpus if entry.match.rank == 2 and entry not in accounted and not _has(facts, entry)
     ]
-    steps = sorted((*around.steps, *services.steps, *gpu_steps), key=lambda planned: planned.phase)
+    steps = sorted((*around.steps, *services.steps, *gpu_steps, *containers.steps), key=lambda planned: planned.phase)
     return HostPlan(
         steps=tuple(steps),
         differences=(
@@ -70,6 +73,7 @@ def plan_host(
             *services.differences,
             *(Difference(None, "gpu", str(entry.match), "missing") for entry in missing),
             *(difference for work in gpus for difference in work.differences),
+            *containers.differences,
         ),
         obstacles=(
             *around.obstacles,
@@ -77,7 +81,7 @@ def plan_host(
             *(obstacle for work in gpus for obstacle in work.obstacles),
         ),
         later=(*around.later, *(text for work in gpus if not work.obstacles for text in work.later)),
-        notes=(*around.notes, *services.notes, *(note for work in gpus for note in work.notes)),
+        notes=(*around.notes, *services.notes, *containers.notes, *(note for work in gpus for note in work.notes)),
         unknown=tuple(work.address for work in gpus if work.notes),
     )
 

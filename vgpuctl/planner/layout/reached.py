@@ -10,6 +10,7 @@ from vgpuctl.model.layout import (
     HostLayout,
     MigLayout,
     MigVgpuLayout,
+    OwnLayout,
     PassthroughLayout,
     SizeMode,
     VfLayout,
@@ -56,6 +57,8 @@ def _reached(gpu: Gpu, layout: HostLayout) -> Gpu:
         return _with_vgpus(replace(empty, heterogeneous=is_mixed), gpu, ())
     if isinstance(declared, MigVgpuLayout):
         return _with_vgpus(_with_mig(empty), gpu, declared.instances)
+    if isinstance(declared, OwnLayout):
+        return replace(_with_mig(empty) if declared.instances else empty, sharing=())
     if isinstance(declared, MigLayout):
         return replace(_with_mig(empty), sharing=())
     if isinstance(declared, VfLayout):

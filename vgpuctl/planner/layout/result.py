@@ -29,6 +29,7 @@ class Phase(IntEnum):
     HAND_OVER = 11
     START_SERVICES = 12
     SHARES = 13
+    CONTAINERS = 14
 
     def needs_driver_alone(self) -> bool:
         """True if a step of this phase fails while another program has the GPU open (reference 9, row 6)."""

@@ -3,6 +3,7 @@
 
 from dataclasses import dataclass
 
+from vgpuctl.agent.wire.cdi import SetContainerGpus
 from vgpuctl.planner.layout.result import Disturbed, HostPlan, Phase, PlannedStep
 
 
@@ -50,6 +51,7 @@ def select_steps(plan: HostPlan, *, may_disrupt: bool, may_reset: bool, all_or_n
 
     A GPU that a program of the host has open gets no steps that need its driver alone, unless services are stopped for
     them: they would fail after the steps before.
+    Containers get no GPUs while one of them is refused: it is not yet as they are to have it.
     Services are stopped only where a step is left that needs the driver alone.
     """
     refusals: list[SkippedGpu] = []
@@ -65,6 +67,11 @@ def select_steps(plan: HostPlan, *, may_disrupt: bool, may_reset: bool, all_or_n
     if all_or_none and (refusals or plan.obstacles):
         return Selection((), plan.steps, tuple(refusals), (), is_none=True)
     refused = {refusal.gpu for refusal in refusals if refusal.gpu is not None}
+    kept_back += [
+        one
+        for one in plan.steps
+        if one.phase is Phase.CONTAINERS and isinstance(one.step, SetContainerGpus) and {*one.step.gpus} & refused
+    ]
     taken = [planned for planned in plan.steps if planned.gpu not in refused and planned not in kept_back]
     if not any(planned.gpu and planned.phase.needs_driver_alone() for planned in taken):
         around = (Phase.STOP_SERVICES, Phase.START_SERVICES)

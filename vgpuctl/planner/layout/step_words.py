@@ -4,6 +4,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from vgpuctl.agent.wire.cdi import FILE, SetContainerGpus
 from vgpuctl.agent.wire.fabric import ActivatePartition, DeactivatePartition, RestorePartitions
 from vgpuctl.agent.wire.sharing import VGPU_STEPS, DeleteMdev, SetFunctionParams, SetVfParams, VgpuStep
 from vgpuctl.agent.wire.steps import (
@@ -108,6 +109,9 @@ WORDS: Mapping[type, Callable[[Any], str]] = {
     SetOvnChassis: lambda step: f"have the OVN chassis as before: {step.chassis}",
     SetUplinkBridge: _uplink,
     TakeOutUplink: lambda step: f"take {step.interface} out of the bridge {step.bridge}",
+    SetContainerGpus: lambda step: (
+        f"have {', '.join(step.gpus)} in {FILE}, for containers of the host" if step.gpus else f"remove {FILE}"
+    ),
     ActivatePartition: lambda step: f"activate the {step.used.target}",
     DeactivatePartition: lambda step: f"deactivate the {step.used.target}",
     RestorePartitions: lambda step: f"have the {'; '.join(one.target for one in step.used) or 'fabric'} active",

@@ -5,6 +5,7 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import replace
 
+from vgpuctl.agent.wire.cdi import SetContainerGpus
 from vgpuctl.agent.wire.fabric import PARTITION_STEPS
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetVfParams
@@ -237,7 +238,14 @@ def _targets(step: Step) -> tuple[str, ...]:
     if isinstance(step, SetHugepages):
         return (f"hugepages-{step.size_kib}kB",)
     if isinstance(
-        step, SetOvnDaemon | SetOvnChassis | SetUplinkBridge | TakeOutUplink | SetFabricMode | RestartFabricManager
+        step,
+        SetOvnDaemon
+        | SetOvnChassis
+        | SetUplinkBridge
+        | TakeOutUplink
+        | SetFabricMode
+        | RestartFabricManager
+        | SetContainerGpus,
     ):
         return ()  # a VM's shares need none of these
     return step.addresses if isinstance(step, BindDriver) else (step.address,)

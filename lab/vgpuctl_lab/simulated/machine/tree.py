@@ -257,8 +257,18 @@ def _add_card(tree: Tree, state: State, card: CardShape, driver_version: str) ->
             f"Video BIOS: \t {vbios_version(state, card)}\n"
             f"Bus Location: \t {card.address}\nDevice Minor: \t {card.number}"
         )
+        _add_instances(tree, state, card)
         if card.types:
             tree[f"{proc}/unbindLock"] = "1" if card.address in state.unbind_locks else "0"
+
+
+def _add_instances(tree: Tree, state: State, card: CardShape) -> None:
+    """The driver's capabilities of MIG instances, as nvidia-caps/mig-minors numbers them: 135 a card, 9 an instance."""
+    for one in state.instances_of(card):
+        folder = f"/proc/driver/nvidia/capabilities/gpu{card.number}/mig/gi{one.id}"
+        first = 3 + card.number * 135 + one.id * 9
+        for path, part in ((folder, 0), *((f"{folder}/ci{part.id}", 1 + part.id) for part in one.computes)):
+            tree[f"{path}/access"] = f"DeviceFileMinor: {first + part}\nDeviceFileMode: 292\nDeviceFileModify: 1"
 
 
 def _add_bridges(tree: Tree, card: CardShape) -> None:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from tests.unit.fleet_factory import host_facts
 from tests.unit.lab.mig_card import Card
 from vgpuctl import catalog
+from vgpuctl.agent.wire.cdi import CdiFacts, SetContainerGpus
 from vgpuctl.agent.wire.fabric import PARTITION_STEPS
 from vgpuctl.agent.wire.facts import (
     Gpu,
@@ -203,6 +204,7 @@ class SimulatedHost:
         self.gpus = {gpu.address: gpu for gpu in gpus}
         self.services = {"nvidia-vgpu-mgr.service": True, "dcgm.service": True, "nvsm.service": False}
         self.hugepages = 0
+        self.containers: tuple[str, ...] = ()
 
     def facts(self) -> HostFacts:
         read = host_facts([gpu.facts() for gpu in self.gpus.values()])
@@ -211,6 +213,7 @@ class SimulatedHost:
             services=tuple(ServiceFacts(name, active) for name, active in sorted(self.services.items())),
             hugepages=(HugepageFacts(2048, self.hugepages, self.hugepages),),
             network_interfaces=("lo", "ens1"),
+            cdi=CdiFacts(self.containers),
         )
 
     def shares(self) -> set[str]:
@@ -223,6 +226,10 @@ class SimulatedHost:
             self.services[step.name] = step.active
         elif isinstance(step, SetHugepages):
             self.hugepages = step.count
+        elif isinstance(step, SetContainerGpus):
+            if any(self.gpus[one].driver != "nvidia" or self.gpus[one].holders for one in step.gpus):
+                raise Refused("the driver does not have it")
+            self.containers = step.gpus
         elif isinstance(step, BindDriver):
             self._bind(step)
         elif isinstance(step, CreateMdev):

@@ -18,6 +18,7 @@ from vgpuctl.model.layout import (
     MigLayout,
     MigVgpuLayout,
     OffLayout,
+    OwnLayout,
     PassthroughLayout,
     SchedulerLayout,
     SchedulerPolicy,
@@ -46,6 +47,7 @@ BOARDS: dict[str, list[Layout]] = {
         VgpuLayout(True, SizeMode.MIXED, EQUAL_SHARE, ("A40-8Q", "A40-4Q"), (("A40-8Q", 2), ("A40-4Q", 1))),
         VgpuLayout(size_mode=SizeMode.EQUAL, scheduler=FIXED_SHARE, shares=(("A40-8Q", 3),)),
         OffLayout(),
+        OwnLayout(),
     ],
     "nvidia-a100-pcie-40gb": [
         PassthroughLayout("vfio-pci"),
@@ -59,6 +61,8 @@ BOARDS: dict[str, list[Layout]] = {
         MigVgpuLayout((WantedInstance("3g.20gb"), WantedInstance("2g.10gb"))),
         MigVgpuLayout((WantedInstance("2g.10gb", 4), WantedInstance("1g.5gb")), shares=(("A100-2-10C", 1),)),
         OffLayout(),
+        OwnLayout(),
+        OwnLayout((WantedInstance("3g.20gb", 4), WantedInstance("2g.10gb"))),
     ],
     "nvidia-rtx-pro-6000-blackwell-server": [
         VgpuLayout(),

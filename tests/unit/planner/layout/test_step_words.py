@@ -3,6 +3,7 @@
 
 import pytest
 
+from vgpuctl.agent.wire.cdi import SetContainerGpus
 from vgpuctl.agent.wire.sharing import SetVfProfile
 from vgpuctl.agent.wire.steps import (
     STEPS,
@@ -39,6 +40,8 @@ GPU = "0000:41:00.0"
         (SetServiceActive("dcgm.service", True), "start dcgm.service"),
         (SetFabricMode(1, True), "write FABRIC_MODE=1 and FABRIC_MODE_RESTART=1 for Fabric Manager"),
         (SetUplinkBridge("br-provider", None), "delete the bridge br-provider"),
+        (SetContainerGpus((GPU,)), f"have {GPU} in /etc/cdi/vgpuctl.json, for containers of the host"),
+        (SetContainerGpus(()), "remove /etc/cdi/vgpuctl.json"),
     ],
 )
 def test_a_step_is_told_in_words(step: Step, words: str) -> None:

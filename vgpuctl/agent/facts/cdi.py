@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file that describes the host's own GPUs to container engines, and other programs' files about GPUs.
+
+Nodes: NVIDIA MIG User Guide, "Device Nodes and Capabilities"; kernel-open/nvidia/nv-caps.c (DeviceFileMinor).
+"""
+
+import json
+import re
+from typing import Dict, List, Optional, Tuple
+
+from vgpuctl.agent.facts import capabilities, nvidia
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire import cdi as wire
+from vgpuctl.agent.wire.cdi import CdiFacts, CdiState
+from vgpuctl.agent.wire.decode import WireError, from_json
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl.agent.wire.values import dataclass
+
+TOOLKIT = "nvidia-ctk"
+_OF_NVIDIA = re.compile(r"""["']?kind["']?\s*:\s*["']?nvidia\.com/gpu["']?\s*[,}\n]""")
+_PART = re.compile(r"ci[0-9]+")
+_MINOR = re.compile(r"^DeviceFileMinor:\s*([0-9]{1,9})$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class OwnDevice:
+    """One device for containers: a whole GPU, or a compute instance of MIG. nodes: paths beside those of the driver."""
+
+    name: str
+    nodes: Tuple[str, ...]
+
+
+def read(host: Host) -> CdiFacts:
+    """Read both. Raises Problem for a file that is there and cannot be read."""
+    others = tuple(path for path in _files(host) if path != wire.FILE and _describes_gpus(host, path))
+    state = read_state(host)
+    if state is None:
+        return CdiFacts(others=others)
+    is_current = host.digest(wire.FILE) == state.sha256
+    try:
+        is_current = is_current and basis_of(host, own_devices(host, state.gpus)) == state.basis
+    except Problem:
+        is_current = False  # a card of it has left its driver
+    return CdiFacts(state.gpus, is_current, others)
+
+
+def read_state(host: Host) -> Optional[CdiState]:
+    """Return what the file was written for, None where vgpuctl has written none."""
+    text = host.read_optional(wire.STATE)
+    if text is None:
+        return None
+    try:
+        return from_json(CdiState, json.loads(text))
+    except (WireError, ValueError):
+        return CdiState((), "", "")
+
+
+def own_devices(host: Host, gpus: Tuple[str, ...]) -> List[OwnDevice]:
+    """Return the devices of these GPUs: the instances of one in MIG mode, else the GPU.
+
+    Raises Problem `not-found` for a GPU that the driver does not have, or does not know the UUID of.
+    """
+    found: List[OwnDevice] = []
+    for address in gpus:
+        minor = nvidia.read_minor(host, address)
+        uuid = nvidia.uuid_of(nvidia.read_information(host, address))
+        if minor is None or uuid is None:
+            raise Problem(
+                ProblemCode.NOT_FOUND,
+                f"the driver does not tell number and UUID of {address}, so no container can be given it",
+                path=f"{nvidia.PROC}/gpus/{address}/information",
+                hint="run nvidia-smi once, and see which driver the card is bound to",
+            )
+        node, folder = f"/dev/nvidia{minor}", f"{nvidia.PROC}/capabilities/gpu{minor}/mig"
+        instances = capabilities.read_instances(host, address)
+        if not instances:
+            found.append(OwnDevice(uuid, (node,)))
+        for instance in sorted(instances):
+            parts = [name for name in host.listdir_optional(f"{folder}/{instance}") or [] if _PART.fullmatch(name)]
+            for part in sorted(parts):
+                ways = (f"{folder}/{instance}/access", f"{folder}/{instance}/{part}/access")
+                caps = (f"/dev/nvidia-caps/nvidia-cap{_minor(host, way)}" for way in ways)
+                found.append(OwnDevice(f"MIG-{uuid}:{instance[2:]}:{part[2:]}", (node, *caps)))
+    return found
+
+
+def basis_of(host: Host, devices: List[OwnDevice]) -> str:
+    """All that the file's content follows from, as text: the driver, the toolkit, the devices."""
+    toolkit = host.find_program(TOOLKIT) or "no toolkit"
+    told: Dict[str, List[str]] = {one.name: list(one.nodes) for one in devices}
+    return json.dumps([nvidia.read_driver_version(host), toolkit, told], sort_keys=True)
+
+
+def _minor(host: Host, path: str) -> str:
+    found = _MINOR.search(host.read(path))
+    if found is None:
+        raise Problem(ProblemCode.UNEXPECTED_VALUE, f"{path} has no DeviceFileMinor", path=path)
+    return found.group(1)
+
+
+def _files(host: Host) -> List[str]:
+    return [
+        f"{folder}/{name}"
+        for folder in wire.FOLDERS
+        for name in host.listdir_optional(folder) or []
+        if name.endswith((".json", ".yaml", ".yml"))
+    ]
+
+
+def _describes_gpus(host: Host, path: str) -> bool:
+    return _OF_NVIDIA.search((host.read_optional(path) or "") + "\n") is not None

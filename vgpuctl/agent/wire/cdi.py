@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The file by which container engines of the host know its own GPUs. Python 3.9, standard library only.
+
+Source: Container Device Interface, SPEC.md 1.1.0 (github.com/cncf-tags/container-device-interface).
+"""
+
+from typing import ClassVar, Tuple
+
+from vgpuctl.agent.wire.values import dataclass
+
+FILE = "/etc/cdi/vgpuctl.json"
+STATE = "/etc/vgpuctl/cdi.json"
+KIND = "nvidia.com/gpu"
+FOLDERS = ("/etc/cdi", "/run/cdi")
+"""Where engines look; /var/run is /run."""
+
+
+@dataclass(frozen=True)
+class CdiState:
+    """What FILE was written for. gpus: PCI addresses. basis: all that its content follows from, as text.
+
+    sha256: of FILE.
+    """
+
+    gpus: Tuple[str, ...]
+    basis: str
+    sha256: str
+
+
+@dataclass(frozen=True)
+class CdiFacts:
+    """What container engines of the host can know of NVIDIA's GPUs.
+
+    gpus: PCI addresses that FILE was written for; empty without it. is_current: the file is as it was written, and
+    would be written so again. others: files of other programs that describe GPUs of NVIDIA's too.
+    """
+
+    gpus: Tuple[str, ...] = ()
+    is_current: bool = True
+    others: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SetContainerGpus:
+    """Have FILE describe these GPUs (PCI addresses) and no other; no file without any."""
+
+    op: ClassVar[str] = "cdi.set"
+    gpus: Tuple[str, ...]

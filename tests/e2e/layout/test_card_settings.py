@@ -96,7 +96,11 @@ def test_an_unread_setting_is_never_as_declared(layouts: LayoutFleet) -> None:
     codes.parent.mkdir(parents=True, exist_ok=True)
     codes.write_text("nvmlDeviceGetPowerManagementLimit 999\n")
     done = applied(layouts)
+    checked = layouts.operator.does("check-hosts", "--limit", "sim-001").out
+    planned = layouts.operator.does("plan-hosts", "--limit", "sim-001").out
     codes.unlink()
+    assert "sim-001: as declared, with 1 unread setting, healthy\n  not read: 0000:41:00.0: its power limit" in checked
+    assert "sim-001: as declared, with 1 unread setting\n" in planned
     assert done["changed"] == 0
     assert "vgpu, as declared" not in [line["text"] for line in done["lines"] if line["subject"] == GPU]
     (skipped,) = [line for line in done["lines"] if line["outcome"] == "skipped"]

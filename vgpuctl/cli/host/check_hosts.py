@@ -122,7 +122,7 @@ def _object(result: "HostResult[CheckedHost]") -> JsonCheckedHost:
 def _print_hosts(found: "Sequence[HostResult[CheckedHost]]", *, diff: bool) -> None:
     """Each host; those of which nothing is to be told are counted where they are many."""
     checked = [one.value for one in found if one.value is not None]
-    settled = [one for one in checked if one.is_in_layout and not one.findings and one.since_reboot is None]
+    settled = [one for one in checked if _is_settled(one)]
     fine = {one.host: _state(one) for one in settled}
     if len(fine) <= _MOST_LISTED:
         fine = {}
@@ -135,12 +135,17 @@ def _print_hosts(found: "Sequence[HostResult[CheckedHost]]", *, diff: bool) -> N
         print_line(f"{counted(number, 'host')}: {state}, healthy")
 
 
+def _is_settled(checked: "CheckedHost") -> bool:
+    has_notes = checked.plan is not None and bool(checked.plan.notes)
+    return checked.is_in_layout and not checked.findings and checked.since_reboot is None and not has_notes
+
+
 def _state(checked: "CheckedHost") -> str:
     plan = checked.plan
     if plan is None:
         return "no layout declared"
     if checked.is_in_layout:
-        return "as declared"
+        return plan.settled_in_words
     return counted(len(plan.differences) + len(plan.obstacles) + len(checked.installs), "difference")
 
 
@@ -158,6 +163,8 @@ def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
         print_line(f"  host: {install}; `vgpuctl apply-hosts` installs it")
     for obstacle in plan.obstacles if plan else ():
         print_line(f"  {obstacle.gpu or 'host'}: {obstacle.reason} [{obstacle.code}]")
+    for note in plan.notes if plan else ():
+        print_line(f"  not read: {note}")
     if checked.since_reboot is not None:
         print_line("  since the reboot: " + ("as before" if not checked.since_reboot else "not as before"))
         for difference in checked.since_reboot:

@@ -85,6 +85,11 @@ def _memory(heading: str, of: "Callable[[GpuMemory], int]", drops: int = 0) -> "
     )
 
 
+def _power_limit(listed: "ListedGpu") -> str | None:
+    tuning = listed.gpu.tuning
+    return None if tuning is None or tuning.power_limit_mw is None else f"{tuning.power_limit_mw / 1000:g} W"
+
+
 _LISTING: "Listing[ListedGpu, ListedGpu]" = Listing(
     columns=(
         Column("HOST", lambda one: one.host),
@@ -106,6 +111,9 @@ _LISTING: "Listing[ListedGpu, ListedGpu]" = Listing(
         Column("DRIVER", lambda one: one.gpu.driver, drops=8),
         Column("VFS", lambda one: f"{len(one.gpu.vfs)}/{one.gpu.total_vfs}" if one.gpu.total_vfs else None, drops=9),
         Column("NUMA", lambda one: one.gpu.numa_node, drops=10),
+        Column(
+            "POWER LIMIT", _power_limit, key=lambda one: one.gpu.tuning and one.gpu.tuning.power_limit_mw, is_wide=True
+        ),
         Column("UUID", lambda one: one.gpu.uuid, is_wide=True),
     ),
     name=lambda one: f"{one.host}/{one.gpu.address}",

@@ -160,7 +160,7 @@ def _print_plan(planned_host: "PlannedHost", *, diff: bool, with_undo: bool) -> 
 
     host, plan, further = planned_host.host, planned_host.plan, _further(planned_host)
     if planned_host.is_done:
-        print_line(f"{host}: as declared")
+        print_line(f"{host}: {plan.settled_in_words}")
     else:
         differences = counted(len(planned_host.differences), "difference")
         print_line(f"{host}: {differences}, {counted(len(plan.steps) + len(further), 'step')}")

@@ -6,6 +6,7 @@ from enum import IntEnum
 
 from vgpuctl.agent.wire.facts import Holder
 from vgpuctl.agent.wire.steps import Step
+from vgpuctl.model.plural import counted
 
 
 class Phase(IntEnum):
@@ -149,6 +150,11 @@ class HostPlan:
     def is_in_layout(self) -> bool:
         """True if nothing differs and nothing stands in the way."""
         return not self.differences and not self.obstacles
+
+    @property
+    def settled_in_words(self) -> str:
+        """What is said of a host without differences: nothing is as declared that could not be looked at."""
+        return f"as declared, with {counted(len(self.notes), 'unread setting')}" if self.notes else "as declared"
 
     @property
     def undo(self) -> tuple[Step, ...]:

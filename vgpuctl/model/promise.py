@@ -185,8 +185,8 @@ class PromiseRow(StrEnum):
         "vcpus",
         Witness.LIBVIRT,
         _ALWAYS,
-        "The vCPUs, and the host's CPUs that they are pinned to.",
-        "the running domain has as many, each on its CPU",
+        "The vCPUs, their weight and limit, and the host's CPUs that they are pinned to.",
+        "the running domain has as many, with this weight and limit, each on its CPU",
     )
     MEMORY = (
         "memory",

@@ -123,7 +123,8 @@ class VmRequest:
     duration_s: how long it is needed, None for an open end. domain: the libvirt domain that was adopted; None for one
     that vgpuctl defines, and whose name follows. hugepages_kib: size of the huge pages that its memory is made of.
     labels: its owner's, by which commands select it. max_downtime_s: the longest that a live move may halt it; None
-    for no limit.
+    for no limit. cpu_limit: percent of one CPU that each vCPU may use at most. cpu_weight: against other VMs, where the
+    host's CPUs are short; None for the host's usual one.
     """
 
     name: str
@@ -165,6 +166,8 @@ class VmRequest:
     spare_ports: int | None = None
     labels: Labels = ()
     max_downtime_s: float | None = None
+    cpu_limit: int | None = None
+    cpu_weight: int | None = None
 
     @property
     def has_seed(self) -> bool:

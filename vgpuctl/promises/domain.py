@@ -32,15 +32,26 @@ def vcpus(promised: Promised, seen: Witnessed) -> RowAnswers:
     """The number of vCPUs, and the host's CPU of each one that has its own."""
     vm, domain = promised.vm, seen.domain
     own = _own_cpus(promised)
-    wanted = [str(vm.request.vcpus), *(f"{number} on CPU {cpu}" for number, cpu in own.items())]
+    wanted = [str(vm.request.vcpus), *_cpu_words(vm.request.cpu_weight, vm.request.cpu_limit)]
+    wanted += [f"{number} on CPU {cpu}" for number, cpu in own.items()]
     if isinstance(domain, NotLookedAt):
         yield not_looked("", ", ".join(wanted), domain)
         return
-    found = [str(domain.vcpus)]
+    weight = None if vm.request.cpu_weight is None else domain.cpu_weight
+    limit = None if vm.request.domain is not None else domain.cpu_limit
+    found = [str(domain.vcpus), *_cpu_words(weight, limit)]
     for number in own:
         cpus = ",".join(map(str, sorted(domain.pins.get(number, ())))) or "any"
         found.append(f"{number} on CPU {cpus}")
     yield same("", wanted, found, _XML)
+
+
+def _cpu_words(weight: int | None, limit: int | None) -> list[str]:
+    """libvirt may show the host's usual weight where nobody asked for one, and an adopted domain has its own limit."""
+    return [
+        *([] if weight is None else [f"weight {weight}"]),
+        *([] if limit is None else [f"up to {limit}% of a CPU each"]),
+    ]
 
 
 def memory(promised: Promised, seen: Witnessed) -> RowAnswers:

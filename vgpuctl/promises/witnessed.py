@@ -79,7 +79,7 @@ class SeenDomain:
 
     pins: the host's CPUs of each vCPU that has some of its own, by its number. tuning: as of an adopted one. graphics:
     kinds of displays. video: models of emulated adapters. shown: aliases of the host devices whose picture is shown.
-    tpm: the version of its TPM.
+    tpm: the version of its TPM. cpu_weight, cpu_limit: as of a request; None for none.
     """
 
     vcpus: int
@@ -93,6 +93,8 @@ class SeenDomain:
     video: tuple[str, ...] = ()
     shown: tuple[str, ...] = ()
     tpm: str | None = None
+    cpu_weight: int | None = None
+    cpu_limit: int | None = None
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,19 @@ GPU for `gpu-hours`, thousandths of a GPU for `compute`.
 
 import difflib
 import re
+from collections.abc import Mapping
 from enum import StrEnum
 
 from vgpuctl.catalog.profile_names import profile_name
 from vgpuctl.errors import UsageError
+from vgpuctl.model.cpu_time import LEAST_WEIGHT, MOST_WEIGHT, parse_cpu_limit, show_cpu_limit
 from vgpuctl.model.licence import Edition
 from vgpuctl.model.units import format_mib, parse_mib
 
 SHARES = "shares:"
 LICENCES = "licences:"
+EACH, USUAL = "each:", "default:"
+"""Of one VM: the most that a part of it may have, and what a part gets for which nothing is asked."""
 LARGEST_AMOUNT = 2**53
 
 _PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}(?::[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62})?")
@@ -46,8 +50,32 @@ class Resource(StrEnum):
     GPU_HOURS = "gpu-hours"
 
 
-_FORMS = ", ".join([*Resource, f"{SHARES}PROFILE", *(f"{LICENCES}{edition}" for edition in Edition)])
-_PLAIN = (*map(str, Resource), *(f"{LICENCES}{edition}" for edition in Edition))
+class Limited(StrEnum):
+    """What `each:` and `default:` are set on, as a VM's own fields have it (specs/vm_devices.py, specs/vm_guest.py).
+
+    disk-iops, disk-mbps: of each disk. nic-mbps: of each interface, in each direction. cpu-limit: percent of one CPU
+    that each vCPU may use. cpu-weight: of the VM against others where CPUs are short.
+    """
+
+    DISK_IOPS = "disk-iops"
+    DISK_MBPS = "disk-mbps"
+    NIC_MBPS = "nic-mbps"
+    CPU_LIMIT = "cpu-limit"
+    CPU_WEIGHT = "cpu-weight"
+
+
+_LIMITED: Mapping[str, tuple[int, int, str]] = {
+    Limited.DISK_IOPS: (1, 10_000_000, "operations a second"),
+    Limited.DISK_MBPS: (1, 1_000_000, "megabytes a second"),
+    Limited.NIC_MBPS: (1, 400_000, "Mbit/s"),
+    Limited.CPU_WEIGHT: (LEAST_WEIGHT, MOST_WEIGHT, "a weight against other VMs"),
+}
+"""The least and the most, and the unit."""
+_FORMS = ", ".join(
+    [*Resource, f"{SHARES}PROFILE", *(f"{LICENCES}{edition}" for edition in Edition), *(EACH + one for one in Limited)]
+)
+_OF_ONE = tuple(f"{kind}{name}" for kind in (EACH, USUAL) for name in Limited)
+_PLAIN = (*map(str, Resource), *(f"{LICENCES}{edition}" for edition in Edition), *_OF_ONE)
 _SIZES = (Resource.MEMORY, Resource.FRAMEBUFFER, Resource.DISK, Resource.SNAPSHOTS)
 
 
@@ -101,6 +129,8 @@ def parse_amount(resource: str, written: str) -> int | None:
         if not _GPUS.fullmatch(written):
             raise UsageError(f"{resource}={written!a} is no number of GPUs", hint="write for example 4 or 2.5")
         amount = round(float(written) * 1000)
+    elif is_of_one(resource):
+        amount = _parse_limited(resource, written)
     elif _NUMBER.fullmatch(written):
         amount = int(written)
     else:
@@ -108,6 +138,24 @@ def parse_amount(resource: str, written: str) -> int | None:
     if amount > LARGEST_AMOUNT:
         raise UsageError(f"{resource}={written!a} is too much", hint="write `none` for no quota")
     return amount
+
+
+def is_of_one(resource: str) -> bool:
+    """True if it holds for each part of each VM by itself, so that nothing adds up."""
+    return resource.startswith((EACH, USUAL))
+
+
+def _parse_limited(resource: str, written: str) -> int:
+    name = resource.partition(":")[2]
+    if name == Limited.CPU_LIMIT:
+        return parse_cpu_limit(written, what=resource)
+    least, most, unit = _LIMITED[name]
+    if not _NUMBER.fullmatch(written) or not least <= int(written) <= most:
+        raise UsageError(
+            f"{resource}={written[:40]!a} is no limit",
+            hint=f"write a whole number from {least} to {most} ({unit}), or `none`",
+        )
+    return int(written)
 
 
 def plain_name(resource: str) -> str:
@@ -128,6 +176,8 @@ def format_amount(resource: str, amount: int) -> str:
         return "0" if amount == 0 else format_mib(amount)
     if resource == Resource.COMPUTE:
         return _gpus(amount)
+    if is_of_one(resource) and resource.endswith(Limited.CPU_LIMIT):
+        return show_cpu_limit(amount)
     if resource == Resource.GPU_HOURS:
         return f"{amount / 3600:.4g} h" if amount < 3600 * 1000 else f"{amount / 3600:.1f} h"
     return str(amount)

@@ -15,6 +15,7 @@ from vgpuctl.catalog import read_gpu_request
 from vgpuctl.catalog.guest_os import refuse_too_small, with_os_defaults
 from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.model.constraints import Together, parse_group, parse_label
+from vgpuctl.model.cpu_time import LEAST_WEIGHT, MOST_WEIGHT, parse_cpu_limit, show_cpu_limit
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.guest_memory import exact_page_size, format_page_size, parse_page_size
 from vgpuctl.model.labels import check_labels, parse_label_key, parse_label_value
@@ -93,6 +94,24 @@ VM = Table(
             "--memory",
             metavar="SIZE",
             example="8GiB",
+        ),
+        Field(
+            "cpu_limit",
+            Text(parse_cpu_limit, show_cpu_limit),
+            "Most time of one CPU that each vCPU may use, 1% to 100%; no limit without it",
+            flag="--cpu-limit",
+            metavar="PERCENT",
+            example="50%",
+            without_placement="the host keeps it, whichever it is",
+        ),
+        Field(
+            "cpu_weight",
+            Whole(LEAST_WEIGHT, MOST_WEIGHT),
+            "Weight against other VMs where CPUs are short; without it the host's, usually 100 (cgroup 2) or 1024",
+            flag="--cpu-weight",
+            metavar="NUMBER",
+            example="200",
+            without_placement="the host keeps it, whichever it is",
         ),
         *DEVICE_FIELDS,
         *GUEST_FIELDS,

@@ -11,22 +11,24 @@ from vgpuctl.model.natural_order import natural_path
 from vgpuctl.model.numa import GuestNuma
 from vgpuctl.model.vm import PreemptionNotice, Vm, VmRequest, VmState, comes_back, moves_live_to
 from vgpuctl.store import codec
+from vgpuctl.store.ceilings import CeilingRows
 from vgpuctl.store.database import Row, given
 from vgpuctl.store.licences import LicenceRows
 from vgpuctl.store.queue import QueueRows
 
 
-class VmRows(QueueRows, LicenceRows):
+class VmRows(QueueRows, LicenceRows, CeilingRows):
     """Add, find, change and delete VMs."""
 
     def add_vm(self, vm: Vm) -> None:
         """Add a VM.
 
-        Raises NotFound for an unknown tenant, ConcurrentChange when the tenant has a VM of this name or the
-        uuid is taken.
+        Raises NotFound for an unknown tenant, QuotaExceeded above a ceiling of it, ConcurrentChange when the tenant has
+        a VM of this name or the uuid is taken.
         """
         request = vm.request
         self.tenant(request.tenant)
+        self.require_below(request)
         self._insert(
             "vms",
             uuid=vm.uuid,
@@ -142,10 +144,13 @@ class VmRows(QueueRows, LicenceRows):
     def set_vm_request(self, uuid: str, request: VmRequest) -> None:
         """Replace what was asked for; tenant and name stay, and labels, which `set_vm_labels` alone changes.
 
-        Raises NotFound, and StateError when the request names another tenant or VM.
+        Raises NotFound, QuotaExceeded for what grows above a ceiling of the tenant, and StateError when the request
+        names another tenant or VM.
         """
         for row in self._find("vms", uuid=uuid):
-            request = replace(request, labels=_vm(row).request.labels)
+            there = _vm(row).request
+            self.require_below(request, there)
+            request = replace(request, labels=there.labels)
             if (row.tenant, row.name) != (request.tenant, request.name):
                 raise StateError(
                     f"VM {row.name} of tenant {row.tenant} cannot become {request.name} of tenant {request.tenant}",

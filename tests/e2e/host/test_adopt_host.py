@@ -127,6 +127,10 @@ def test_a_host_is_adopted_as_it_is(layouts: LayoutFleet, tmp_path: Path) -> Non
     whole = ("create-vm", "big", "--tenant", "acme", "--gpu", "passthrough:rtx-3090", "--memory", "96MiB", "--dry-run")
     operator.does("set-quota", "acme", "vms=4")
     operator.does(*whole)
+    operator.does("set-quota", "acme", "each:cpu-limit=50%")
+    above = {one["subject"]: one["reason"] for one in operator.json(*ADOPT, "--dry-run")["left"]}
+    assert "above a ceiling of tenant acme" in above["render"] and "cpu-limit of its vCPUs: no limit" in above["render"]
+    operator.does("set-quota", "acme", "each:cpu-limit=none")
     dry = operator.json(*ADOPT, "--dry-run")
     assert dry["changed"] and operator.json("list-vms") == []
     file = tmp_path / "sim-001.yml"

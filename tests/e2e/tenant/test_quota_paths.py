@@ -132,3 +132,83 @@ def test_what_a_tenant_has_already_is_not_asked_for_again(filled: tuple[Operator
         assert (explained["fits"], "disk" in explained["quota"]) == (False, True)
     finally:
         operator.does("set-quota", "acme", "disk=none")
+
+
+CEILING_FILE = """
+version: 1
+tenant: acme
+vms:
+  - {name: filed, vcpus: 1, memory: 96MiB, disk: {size: 64MiB, iops: 600}, network: none, host: sim-001}
+"""
+# A ceiling, and commands of which each asks for more.
+CEILINGS: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...] = (
+    (
+        "each:disk-iops=500",
+        (
+            ("create-vm", "more", *VM, "--disk-iops", "501"),
+            ("create-vm", "more", *VM, "--data-disk", "d,size=32MiB,iops=501"),
+            ("create-vm", "more", *VM, "--disk-iops", "501", "--queue"),
+            ("attach-disk", "web", "data,size=32MiB,iops=501"),
+            ONBOARD,
+        ),
+    ),
+    ("each:disk-mbps=20", (("create-vm", "more", *VM, "--disk-mbps", "21"),)),
+    ("each:nic-mbps=100", (("attach-nic", "gpu", "front", "--bandwidth", "101"),)),
+    ("each:cpu-limit=50%", (("create-vm", "more", *VM, "--cpu-limit", "51%"),)),
+    ("each:cpu-weight=300", (("create-vm", "more", *VM, "--cpu-weight", "301"),)),
+)
+
+
+@pytest.mark.parametrize(("ceiling", "paths"), CEILINGS, ids=[one[0] for one in CEILINGS])
+def test_no_command_asks_for_more_than_a_ceiling(
+    filled: tuple[Operator, Path], ceiling: str, paths: tuple[tuple[str, ...], ...], tmp_path: Path
+) -> None:
+    operator, name = filled[0], ceiling.partition("=")[0]
+    file = tmp_path / "acme.yml"
+    file.write_text(CEILING_FILE)
+    operator.does("set-quota", "acme", ceiling)
+    try:
+        for path in paths:
+            command = tuple(str(file) if one == "FILE" else one for one in path)
+            refused = operator.is_refused(*command, *(() if path[0] == "onboard" else ACME))
+            assert refused["reference"] == "quota-exceeded" and refused["exit_code"] == 9, (command, refused)
+            assert name.removeprefix("each:") in refused["message"], (command, refused)
+            assert f"set-quota acme {name}=" in refused["hint"], (command, refused)
+        assert operator.json("repair") == []
+        assert operator.does("list-queue", "-o", "name").out == ""
+    finally:
+        operator.does("set-quota", "acme", f"{name}=none")
+
+
+def test_a_vm_gets_its_tenants_limits_and_keeps_what_it_had_before_them(filled: tuple[Operator, Path]) -> None:
+    operator, _file = filled
+    limits = ("each:disk-iops=500", "default:disk-iops=100", "each:nic-mbps=200", "each:cpu-limit=50%")
+    warned = operator.does("set-quota", "acme", *limits).err
+    assert "acme/web stays above it: disk-iops of the first disk: no limit now, 500 is the most" in warned
+    assert "default:disk-iops 100" in operator.does("show-tenant", "acme").out
+    try:
+        assert "more than the ceiling" in operator.is_refused("set-quota", "acme", "default:disk-iops=501")["message"]
+        explained = operator.json("explain-vm", "more", *ACME, *VM, "--disk-iops", "501")[0]
+        assert (explained["fits"], "501 asked, 500 is the most" in explained["quota"]) == (False, True)
+        operator.does("create-vm", "limited", *ACME, *VM)
+        request = operator.json("show-vm", "limited", *ACME)["vm"]["request"]
+        assert (request["disk"]["iops"], request["cpu_limit"]) == (100, 50)
+        xml = operator.does("render-vm", "limited", *ACME, *VM).out
+        assert "<quota>50000</quota>" in xml and "<total_iops_sec>100</total_iops_sec>" in xml
+        assert operator.json("create-vm", "limited", *ACME, *VM)[0]["changed"] is False
+        operator.does("attach-nic", "limited", "front", *ACME)
+        operator.does("attach-disk", "limited", "more,size=32MiB", *ACME)
+        request = operator.json("show-vm", "limited", *ACME)["vm"]["request"]
+        assert [one["iops"] for one in request["data_disks"]] == [100]
+        assert 200 in (request["bandwidth_mbps"], *(one["bandwidth_mbps"] for one in request["nics"]))
+        assert "broken" not in operator.run("check-vm", "limited", *ACME).out
+        operator.does("set-quota", "acme", "each:disk-iops=50", "default:disk-iops=none")
+        operator.does("detach-nic", "limited", "front", *ACME)
+        operator.does("delete-vm", "limited", *ACME, "--yes", "--timeout", "0", "--keep-disk", "1d")
+        refused = operator.is_refused("restore-vm", "limited", *ACME)
+        assert "disk-iops of the first disk: 100 asked, 50 is the most" in str(refused["context"])
+        operator.does("set-quota", "acme", "each:disk-iops=none")
+        operator.does("restore-vm", "limited", *ACME)
+    finally:
+        operator.does("set-quota", "acme", *(f"{one.partition('=')[0]}=none" for one in limits))
+        operator.run("delete-vm", "limited", *ACME, "--yes", "--timeout", "0")

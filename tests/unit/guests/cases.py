@@ -194,6 +194,7 @@ CASES: dict[str, DomainView] = {
             Attachment(OVN_NETWORK, SECOND_PORT),
         ],
     ),
+    "cpu_weight_and_limit": domain_view(vm(replace(REQUEST, cpu_weight=200, cpu_limit=25)), [], facts()),
     "kernel_alone": domain_view(
         vm(replace(REQUEST, direct_kernel=DirectKernel("linux"))),
         [],

@@ -75,7 +75,7 @@ def test_a_host_without_the_variable_has_no_layout(tmp_path: Path) -> None:
     assert load_inventory([tmp_path / "hosts.yml"]).layout("h1") is None
 
 
-def test_everything_about_the_host_isread_layout(tmp_path: Path) -> None:
+def test_everything_about_the_host_is_read(tmp_path: Path) -> None:
     layout = read_layout(
         tmp_path,
         "version: 1\n"
@@ -150,7 +150,7 @@ def test_everything_about_the_host_isread_layout(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_every_kind_isread_layout(tmp_path: Path, entry: str, layout: Layout) -> None:
+def test_every_kind_is_read(tmp_path: Path, entry: str, layout: Layout) -> None:
     assert _gpu(tmp_path, entry) == layout
 
 
@@ -169,7 +169,7 @@ def test_every_kind_isread_layout(tmp_path: Path, entry: str, layout: Layout) ->
         ("{board: '10de:ffff'}", GpuMatch(board="10de:ffff")),
     ],
 )
-def test_every_match_isread_layout(tmp_path: Path, match: str, read: GpuMatch) -> None:
+def test_every_match_is_read(tmp_path: Path, match: str, read: GpuMatch) -> None:
     layout = read_layout(tmp_path, f"version: 1\ngpus:\n- match: {match}\n  kind: passthrough")
     assert layout.gpus == (GpuLayout(read, PassthroughLayout()),)
     assert layout.gpus[0].origin == f"{tmp_path}/host_vars/h1.yml:4"

@@ -81,6 +81,10 @@ def _plain_quota(use: "QuotaUse") -> str:
 
 
 def _quota(use: "QuotaUse", name: str, amount: Callable[[int], str]) -> str:
+    from vgpuctl.quota.resources import is_of_one
+
+    if is_of_one(use.resource):
+        return f"{name} {'no limit' if use.limit is None else amount(use.limit)}"
     text = f"{name} {amount(use.used)} / {'no limit' if use.limit is None else amount(use.limit)}"
     if use.guaranteed is not None:
         text += f" ({amount(use.guaranteed)} guaranteed"

@@ -27,6 +27,7 @@ from vgpuctl.guests.domain.pci_layout import (
     root_ports,
 )
 from vgpuctl.guests.domain.windows_view import WindowsView, windows_view
+from vgpuctl.model.cpu_time import PERIOD_US, quota_us
 from vgpuctl.model.disk import DiskBus
 from vgpuctl.model.display import DisplayRequest, VgpuDisplay
 from vgpuctl.model.gpu_positions import gpu_ports, spare_ports_of_gpus
@@ -99,6 +100,9 @@ class DomainView:
     memory_mib: int
     hugepages_kib: int | None
     vcpus: int
+    cpu_weight: int | None
+    cpu_period_us: int
+    cpu_quota_us: int | None
     cpu_mode: CpuMode
     maxphysaddr_passthrough: bool
     uefi: UefiView | None
@@ -168,6 +172,9 @@ def domain_view(
         memory_mib=request.memory_mib,
         hugepages_kib=request.hugepages_kib,
         vcpus=request.vcpus,
+        cpu_weight=request.cpu_weight,
+        cpu_period_us=PERIOD_US,
+        cpu_quota_us=None if request.cpu_limit is None else quota_us(request.cpu_limit),
         cpu_mode=CpuMode.HOST_PASSTHROUGH if facts.kvm else CpuMode.MAXIMUM,
         maxphysaddr_passthrough=facts.kvm
         and window is not None

@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 from xml.etree import ElementTree
 
+from vgpuctl.guests.facts.domain_limits import cpu_limit
 from vgpuctl.guests.facts.domain_shape import cpu_numbers, domain_shape
 from vgpuctl.guests.xml_reader import read_whole, read_xml
 from vgpuctl.promises.witnessed import SeenDisk, SeenDomain, SeenInterface
@@ -29,6 +30,8 @@ def running_domain(xml: str) -> SeenDomain:
         graphics=frozenset(one.get("type", "") for one in domain.iterfind("devices/graphics")),
         video=tuple(one.get("type", "") for one in domain.iterfind("devices/video/model")),
         shown=tuple(_shown(domain)),
+        cpu_weight=read_whole(domain.findtext("cputune/shares")),
+        cpu_limit=cpu_limit(domain),
         tpm=next((one.get("version", "") for one in domain.iterfind("devices/tpm/backend")), None),
     )
 

@@ -73,8 +73,12 @@ def attach_disk(services: Services, vm: Vm, wanted: DataDisk) -> DiskChange:
         live = LiveDisks(services.host(vm.host).hypervisor, vm.domain_name, uuid=vm.uuid).xml()
         disk = _decided(vm.request, wanted, known, on_scsi=live is not None and has_scsi_controller(live))
         _refuse_unfit(vm, disk, known)
-        check_devices(replace(vm.request, data_disks=(*vm.request.data_disks, disk)))
-        return _add(services, vm, disk, None if known is None else known.volume)
+        request = replace(vm.request, data_disks=(*vm.request.data_disks, disk))
+        check_devices(request)
+        with services.store.reading() as session:
+            request = session.with_usual(request, vm.request)
+            session.require_below(request, vm.request)
+        return _add(services, vm, request.data_disks[-1], None if known is None else known.volume)
 
 
 def _add(services: Services, vm: Vm, disk: DataDisk, known: Volume | None) -> DiskChange:

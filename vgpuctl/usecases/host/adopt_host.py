@@ -12,6 +12,7 @@ from vgpuctl.catalog import read_gpu_request
 from vgpuctl.errors import GuestError, StateError, UsageError
 from vgpuctl.guests.domain.metadata import DomainMetadata
 from vgpuctl.guests.facts.domain_facts import DomainFact, DomainState, network_interfaces
+from vgpuctl.guests.facts.domain_limits import domain_limits
 from vgpuctl.guests.facts.domain_shape import domain_shape
 from vgpuctl.guests.libvirtd.networks import LibvirtNetworks
 from vgpuctl.inventory.layout_text import layout_variable, layout_yaml
@@ -26,6 +27,7 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import Vm, VmRequest, VmState, check_name
 from vgpuctl.model.volume import Volume
 from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, shares_of_devices
+from vgpuctl.quota.ceilings import ceilings_of, parts_above
 from vgpuctl.quota.resources import format_amount
 from vgpuctl.scheduler.found_cells import numa_as_found
 from vgpuctl.sharing.codes import Code
@@ -239,6 +241,10 @@ class _Domains:
         if node is not None and node.vm_uuid != domain.uuid:
             return f"a node of pool {node.pool} of tenant {tenant} is named {vm_name}; give another name as TENANT/NAME"
         try:
+            limits = domain_limits(self._host.hypervisor.xml(domain.name) or "<domain/>")
+            over = parts_above(limits, ceilings_of(self._session.quotas(tenant)))
+            if over:
+                return f"it is above a ceiling of tenant {tenant} (`virsh edit` limits it): {'; '.join(map(str, over))}"
             return self._vm(domain, tenant, vm_name, shares)
         except GuestError as error:
             return error.message

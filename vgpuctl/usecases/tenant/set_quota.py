@@ -8,8 +8,9 @@ from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.preemption import PreemptMode, Reclaim, TenantPolicy
 from vgpuctl.model.times import format_duration
+from vgpuctl.quota.ceilings import above, ceilings_of, describe_above, refuse_contradiction
 from vgpuctl.quota.limits import Quota, changed
-from vgpuctl.quota.resources import format_amount
+from vgpuctl.quota.resources import EACH, format_amount
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.known_profiles import refuse_unknown_resources
 from vgpuctl.usecases.running.services import Services
@@ -33,7 +34,12 @@ def set_quota(services: Services, name: str, *, limits: Amounts, guaranteed: Amo
         if quota.resource in limits and quota.limit is not None and used.get(quota.resource, 0) > quota.limit:
             services.say(f"warning: {_below_use(name, quota, used[quota.resource])}")
     with services.store.transaction() as session:
-        return record_quotas(session, name, limits, guaranteed)
+        is_changed = record_quotas(session, name, limits, guaranteed)
+        ceilings = [one for one in ceilings_of(wanted) if limits.get(EACH + one.name) is not None]
+        for request in (vm.request for vm in session.vms(name)) if ceilings else ():
+            if found := above(request, ceilings):
+                services.say(f"warning: {describe_above(request, found)}")
+        return is_changed
 
 
 def refuse_unknown_quotas(session: Session, tenant: str, limits: Amounts, guaranteed: Amounts) -> None:
@@ -115,6 +121,7 @@ def record_quotas(session: Session, tenant: str, limits: Amounts, guaranteed: Am
 
 
 def _check(quotas: Sequence[Quota]) -> list[Quota]:
+    refuse_contradiction(quotas)
     for quota in quotas:
         if quota.limit is not None and quota.guaranteed is not None and quota.guaranteed > quota.limit:
             raise UsageError(

@@ -81,7 +81,10 @@ def _add(services: Services, host: HostSession, vm: Vm, nic: NicRequest, live: s
     reserved = [one.spare_port for one in vm.request.nics if one.spare_port is not None]
     found = None if live is None else find_place(live, position, reserved=reserved)
     placed = replace(nic, position=position, spare_port=None if found is None else found.spare_port)
-    new = replace(vm, request=with_nic(vm.request, placed))
+    with services.store.reading() as session:
+        request = session.with_usual(with_nic(vm.request, placed), vm.request)
+        session.require_below(request, vm.request)
+    new = replace(vm, request=request)
     interface = interface_at(new.request, position)
     assert interface is not None
     network = _network(services, host, new, interface)

@@ -195,7 +195,7 @@ def create_together(
         refuse_early(services, *requests)
         requests = with_kept_disks(services, requests)
         with services.store.reading() as session:
-            decided = [with_image_driver(session, request) for request in requests]
+            decided = [session.with_usual(with_image_driver(session, request)) for request in requests]
         members = [_member(services, request, reserved) for request in decided]
         wanted = [one.wanted for one in members]
         search = PlaceSearch(services, wanted, reserved, fleet or KeptFleet(), refresh=options.refresh)

@@ -75,6 +75,7 @@ def _find(
         if vm is None:
             refuse_unknown_references(session, request)
             return None
+        request = session.with_usual(request, vm.request)
         leases = session.leases(vm_uuid=vm.uuid)
         state = describe_state(vm, observations(session, [vm])[vm.uuid], session.now())
         known = session.facts(vm.host)

@@ -116,6 +116,6 @@ def _decided(session: Session, kept: KeptVm) -> tuple[Vm, tuple[str, ...]]:
         else:
             where = f"is on {free[disk.name].host}" if disk.name in free else "is another VM's, or deleted"
             without.append(f"its data disk {disk.name} {where}: it comes back without it")
-    vm = replace(kept.as_vm(), request=replace(request, data_disks=tuple(disks)))
+    vm = replace(kept.as_vm(), request=session.with_usual(replace(request, data_disks=tuple(disks))))
     refuse_over_quota(session, vm.request, (), has_disks=True)
     return vm, tuple(without)

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ceilings and defaults of a tenant's VMs: how they are written, what a VM gets, what is above."""
+
+from dataclasses import replace
+
+import pytest
+
+from vgpuctl.errors import UsageError
+from vgpuctl.guests.facts.domain_limits import domain_limits
+from vgpuctl.model.cpu_time import parse_cpu_limit
+from vgpuctl.model.disk import DataDisk, DiskRequest
+from vgpuctl.model.nic import NicRequest
+from vgpuctl.model.vm import VmRequest
+from vgpuctl.quota.ceilings import above, ceilings_of, parts_above, refusal, refuse_contradiction, with_usual
+from vgpuctl.quota.limits import Quota
+from vgpuctl.quota.resources import Limited, format_amount, parse_assignment
+
+VM = VmRequest(
+    "web", "acme", disk=DiskRequest(), data_disks=(DataDisk("data", 1024, iops=900),), nics=(NicRequest("b"),)
+)
+QUOTAS = (
+    Quota("each:disk-iops", 1000),
+    Quota("default:disk-iops", 200),
+    Quota("each:nic-mbps", 500),
+    Quota("default:cpu-limit", 50),
+    Quota("vms", 3),
+)
+CEILINGS = ceilings_of(QUOTAS)
+
+
+@pytest.mark.parametrize(
+    ("text", "resource", "amount"),
+    [
+        ("each:disk-iops=5000", "each:disk-iops", 5000),
+        ("EACH:Disk-MBps=1000000", "each:disk-mbps", 1000000),
+        ("default:nic-mbps=1", "default:nic-mbps", 1),
+        ("each:cpu-limit=100%", "each:cpu-limit", 100),
+        ("default:cpu-weight=2", "default:cpu-weight", 2),
+        ("each:cpu-limit=none", "each:cpu-limit", None),
+    ],
+)
+def test_a_ceiling_is_written_as_a_quota(text: str, resource: str, amount: int | None) -> None:
+    assert parse_assignment(text, what="quota") == (resource, amount)
+    if amount is not None:
+        again = f"{resource}={format_amount(resource, amount)}"
+        assert parse_assignment(again, what="quota") == (resource, amount)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("each:disk-iops=0", "from 1 to 10000000"),
+        ("each:disk-iops=nan", "operations a second"),
+        ("each:disk-mbps=1e3", "megabytes a second"),
+        ("each:nic-mbps=-1", "Mbit/s"),
+        ("each:nic-mbps=400001", "to 400000"),
+        ("each:cpu-limit=30", "for each vCPU"),
+        ("each:cpu-limit=0.3", "for each vCPU"),
+        ("each:cpu-limit=30 %", "for each vCPU"),
+        ("each:cpu-limit=0%", "for each vCPU"),
+        ("each:cpu-limit=101%", "for each vCPU"),
+        ("default:cpu-weight=1", "from 2 to 10000"),
+        ("each:disk-iop=5", "did you mean each:disk-iops?"),
+        ("each:vms=5", "each:"),
+        ("default:=5", "default:"),
+    ],
+)
+def test_another_ceiling_is_refused(text: str, words: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        parse_assignment(text, what="quota")
+    assert words in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("text", ["30", "0.3", "30 %", "nan", "", "%", "0%", "101%", "-5%", "1000%", "5.5%"])
+def test_a_part_of_a_cpu_is_a_percentage(text: str) -> None:
+    with pytest.raises(UsageError, match="no part of a CPU"):
+        parse_cpu_limit(text)
+
+
+def test_a_part_that_asks_for_nothing_gets_the_default_else_the_ceiling() -> None:
+    given = with_usual(VM, CEILINGS)
+    assert given.disk is not None and given.disk.iops == 200
+    assert [one.iops for one in given.data_disks] == [900]
+    assert (given.bandwidth_mbps, [one.bandwidth_mbps for one in given.nics]) == (500, [500])
+    assert (given.cpu_limit, given.cpu_weight) == (50, None)
+    assert given.disk.mbps is None, "nothing is said of it"
+    assert with_usual(given, CEILINGS) == given and above(given, CEILINGS) == []
+    assert with_usual(VM, ()) is VM
+
+
+def test_what_a_vm_has_already_is_not_given_again() -> None:
+    there = replace(VM, disk=DiskRequest(iops=7), cpu_limit=80)
+    kept = with_usual(replace(VM, data_disks=()), CEILINGS, there)
+    assert kept.disk is not None and (kept.disk.iops, kept.cpu_limit) == (7, 80)
+    assert kept.bandwidth_mbps is None, "it has none, and a command about something else gives none"
+    grown = with_usual(replace(there, nics=(*there.nics, NicRequest("c"))), CEILINGS, there)
+    assert [one.bandwidth_mbps for one in grown.nics] == [None, 500]
+
+
+def test_each_part_above_is_named_and_no_limit_is_above_any() -> None:
+    high = replace(VM, disk=DiskRequest(iops=1001), bandwidth_mbps=500)
+    found = above(high, CEILINGS)
+    assert list(map(str, found)) == [
+        "disk-iops of the first disk: 1001 asked, 1000 is the most",
+        "nic-mbps of interface 1: no limit asked, 500 is the most",
+    ]
+    error = refusal(high, found)
+    assert error.message == "VM web is above a ceiling of tenant acme: disk-iops, nic-mbps"
+    assert error.hint == "ask for less, or raise it: vgpuctl set-quota acme each:disk-iops=1001"
+
+
+def test_what_was_there_before_its_ceiling_may_stay_and_not_grow() -> None:
+    there = replace(VM, disk=DiskRequest(iops=5000), nics=())
+    assert above(there, CEILINGS, there) == []
+    assert above(replace(there, disk=DiskRequest(iops=4000)), CEILINGS, there) == []
+    (grown,) = above(replace(there, disk=DiskRequest(iops=6000)), CEILINGS, there)
+    assert grown.asked == 6000
+    (unlimited,) = above(replace(there, disk=DiskRequest()), CEILINGS, there)
+    assert unlimited.asked is None
+    (new,) = above(replace(there, nics=(NicRequest("b", bandwidth_mbps=900),)), CEILINGS, there)
+    assert (new.name, new.part) == (Limited.NIC_MBPS, "interface 1")
+
+
+def test_a_default_above_its_ceiling_and_a_guarantee_are_refused() -> None:
+    with pytest.raises(UsageError, match="default:disk-iops=9 is more than the ceiling of 8"):
+        refuse_contradiction((Quota("each:disk-iops", 8), Quota("default:disk-iops", 9)))
+    with pytest.raises(UsageError, match="each:disk-iops cannot be guaranteed"):
+        refuse_contradiction((Quota("each:disk-iops", 8, guaranteed=3),))
+    refuse_contradiction(QUOTAS)
+
+
+XML = """<domain><cputune><quota>25001</quota></cputune><devices>
+<disk device='disk'><target dev='vda'/><iotune><total_iops_sec>900</total_iops_sec></iotune></disk>
+<disk device='disk'><target dev='vdb'/><iotune><read_iops_sec>600</read_iops_sec><write_iops_sec>600</write_iops_sec>
+</iotune></disk>
+<disk device='disk'><target dev='vdc'/><iotune><read_iops_sec>600</read_iops_sec></iotune></disk>
+<disk device='cdrom'><target dev='sda'/></disk>
+<interface><bandwidth><inbound average='61000'/><outbound average='70000'/></bandwidth></interface>
+<interface><bandwidth><inbound average='10'/></bandwidth></interface></devices></domain>"""
+
+
+def test_the_limits_of_a_foreign_domain_are_read_as_the_most_that_it_can_do() -> None:
+    limits = ceilings_of((*QUOTAS, Quota("each:cpu-limit", 25)))
+    assert list(map(str, parts_above(domain_limits(XML), limits))) == [
+        "cpu-limit of its vCPUs: 26% asked, 25% is the most",
+        "disk-iops of disk vdb: 1200 asked, 1000 is the most",
+        "disk-iops of disk vdc: no limit asked, 1000 is the most",
+        "nic-mbps of interface 0: 574 asked, 500 is the most",
+        "nic-mbps of interface 1: no limit asked, 500 is the most",
+    ]

@@ -1,0 +1,173 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The most that one VM of a tenant may have of what others share, and what it gets when it asks for nothing.
+
+CPU time, disk and network rates. Quotas add up over a tenant's VMs (quota/limits.py); a ceiling holds for each disk,
+interface or vCPU by itself, and is a quota named `each:…`; a default is one named `default:…`.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from vgpuctl.errors import QuotaExceeded, UsageError
+from vgpuctl.model.disk import DataDisk, DiskRequest
+from vgpuctl.model.interfaces import FIRST, placed_nics
+from vgpuctl.model.vm import VmRequest, printed_name
+from vgpuctl.quota.limits import Quota
+from vgpuctl.quota.resources import EACH, USUAL, Limited, format_amount
+
+_Disk = TypeVar("_Disk", DiskRequest, DataDisk)
+Part = tuple[Limited, str, int | None]
+"""What is limited, which part of the VM, and its limit; None for no limit."""
+
+
+@dataclass(frozen=True)
+class Ceiling:
+    """The ceiling of one VM's part. most: None for no end. usual: for one that asks for nothing; None for `most`."""
+
+    name: Limited
+    most: int | None = None
+    usual: int | None = None
+
+    @property
+    def given(self) -> int | None:
+        """What one that asks for nothing gets; None for no limit."""
+        return self.most if self.usual is None else self.usual
+
+
+def ceilings_of(quotas: Iterable[Quota]) -> tuple[Ceiling, ...]:
+    """The ceilings and defaults among a tenant's quotas, by name."""
+    limits = {one.resource: one.limit for one in quotas}
+    found = (Ceiling(name, limits.get(EACH + name), limits.get(USUAL + name)) for name in Limited)
+    return tuple(one for one in found if one.given is not None)
+
+
+def refuse_contradiction(quotas: Iterable[Quota]) -> None:
+    """Raise UsageError for a default above its ceiling, and for a guarantee of what does not add up."""
+    found = list(quotas)
+    for one in found:
+        if one.guaranteed is not None and one.resource.startswith((EACH, USUAL)):
+            raise UsageError(
+                f"{one.resource} cannot be guaranteed: it holds for each part of a VM by itself",
+                hint="guarantee compute time with `--gpu '…,compute>=25%'` of the VM",
+            )
+    for ceiling in ceilings_of(found):
+        if ceiling.most is not None and ceiling.usual is not None and ceiling.usual > ceiling.most:
+            usual, most = (format_amount(EACH + ceiling.name, one) for one in (ceiling.usual, ceiling.most))
+            raise UsageError(
+                f"{USUAL}{ceiling.name}={usual} is more than the ceiling of {most}",
+                hint=f"raise {EACH}{ceiling.name} too, or give less by default",
+            )
+
+
+def with_usual(request: VmRequest, ceilings: Sequence[Ceiling], there: VmRequest | None = None) -> VmRequest:
+    """The request with a limit for each part that asks for none: the tenant's.
+
+    there: the VM as it is, of which each part keeps what it has.
+    """
+    has = {} if there is None else {(name, part): value for name, part, value in _parts(there)}
+    for ceiling in ceilings:
+        for name, part, value in list(_parts(request)):
+            if name is ceiling.name and value is None:
+                request = _with(request, name, part, has.get((name, part), ceiling.given))
+    return request
+
+
+@dataclass(frozen=True)
+class AboveCeiling:
+    """A part of a VM that is above its tenant's ceiling. asked: None for no limit at all."""
+
+    name: Limited
+    part: str
+    asked: int | None
+    most: int
+
+    def __str__(self) -> str:
+        """`disk-iops of disk data: 9000 asked, 5000 is the most`."""
+        resource = EACH + self.name
+        asked = "no limit" if self.asked is None else format_amount(resource, self.asked)
+        return f"{self.name} of {self.part}: {asked} asked, {format_amount(resource, self.most)} is the most"
+
+
+def above(request: VmRequest, ceilings: Sequence[Ceiling], before: VmRequest | None = None) -> list[AboveCeiling]:
+    """The parts of a VM that are above a ceiling. before: the VM as it is; of that, what does not grow may stay."""
+    return parts_above(_parts(request), ceilings, () if before is None else _parts(before))
+
+
+def parts_above(parts: Iterable[Part], ceilings: Sequence[Ceiling], before: Iterable[Part] = ()) -> list[AboveCeiling]:
+    """The same of parts that somebody else has read, as of a domain that is adopted."""
+    most = {one.name: one.most for one in ceilings if one.most is not None}
+    has = {(name, part): value for name, part, value in before}
+    found = []
+    for name, part, value in parts:
+        if name not in most or (value is not None and value <= most[name]):
+            continue
+        is_kept = (name, part) in has and _is_at_most(value, has[name, part])
+        if not is_kept:
+            found.append(AboveCeiling(name, part, value, most[name]))
+    return found
+
+
+def refusal(request: VmRequest, found: Sequence[AboveCeiling]) -> QuotaExceeded:
+    """The error for a VM that is above ceilings of its tenant."""
+    first, names = found[0], ", ".join(sorted({one.name for one in found}))
+    return QuotaExceeded(
+        f"VM {request.name} is above a ceiling of tenant {request.tenant}: {names}",
+        context=list(map(str, found)),
+        hint=f"ask for less, or raise it: vgpuctl set-quota {request.tenant} {EACH}{first.name}="
+        + ("none" if first.asked is None else format_amount(EACH + first.name, first.asked)),
+    )
+
+
+def describe_above(request: VmRequest, found: Sequence[AboveCeiling]) -> str:
+    """A VM that was there before its tenant's ceiling, in words."""
+    name = printed_name(request.tenant, request.name)
+    return f"{name} stays above it: {'; '.join(map(str, found)).replace(' asked', ' now')}"
+
+
+def _is_at_most(value: int | None, other: int | None) -> bool:
+    return other is None or (value is not None and value <= other)
+
+
+def _parts(request: VmRequest) -> Iterator[Part]:
+    """Everything of a VM that a ceiling may hold for, each with its part's name."""
+    if request.disk is not None:
+        yield Limited.DISK_IOPS, _ROOT, request.disk.iops
+        yield Limited.DISK_MBPS, _ROOT, request.disk.mbps
+    for disk in request.data_disks:
+        yield Limited.DISK_IOPS, f"disk {disk.name}", disk.iops
+        yield Limited.DISK_MBPS, f"disk {disk.name}", disk.mbps
+    if request.network is not None:
+        yield Limited.NIC_MBPS, f"interface {FIRST}", request.bandwidth_mbps
+    for nic in placed_nics(request.nics):
+        yield Limited.NIC_MBPS, f"interface {nic.position}", nic.bandwidth_mbps
+    if request.domain is None:
+        yield Limited.CPU_LIMIT, _VCPUS, request.cpu_limit
+        yield Limited.CPU_WEIGHT, _VCPUS, request.cpu_weight
+
+
+def _with(request: VmRequest, name: Limited, part: str, value: int | None) -> VmRequest:
+    """The request with another limit of one part."""
+    if name is Limited.CPU_LIMIT:
+        return replace(request, cpu_limit=value)
+    if name is Limited.CPU_WEIGHT:
+        return replace(request, cpu_weight=value)
+    if name is Limited.NIC_MBPS:
+        if part == f"interface {FIRST}":
+            return replace(request, bandwidth_mbps=value)
+        places = [f"interface {one.position}" for one in placed_nics(request.nics)]
+        nics = zip(request.nics, places, strict=True)
+        return replace(
+            request, nics=tuple(replace(one, bandwidth_mbps=value) if at == part else one for one, at in nics)
+        )
+    if part == _ROOT and request.disk is not None:
+        return replace(request, disk=_limited(request.disk, name, value))
+    disks = (_limited(one, name, value) if part == f"disk {one.name}" else one for one in request.data_disks)
+    return replace(request, data_disks=tuple(disks))
+
+
+def _limited(disk: _Disk, name: Limited, value: int | None) -> _Disk:
+    return replace(disk, iops=value) if name is Limited.DISK_IOPS else replace(disk, mbps=value)
+
+
+_ROOT, _VCPUS = "the first disk", "its vCPUs"

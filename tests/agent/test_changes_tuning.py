@@ -11,6 +11,7 @@ from vgpuctl.agent.facts import clock_notes
 from vgpuctl.agent.wire.steps import BindDriver, CreateGpuInstance, SetMigMode, SetVirtualFunctions, Step
 from vgpuctl.agent.wire.tuning import (
     UNLOCKED,
+    ClockRun,
     GpuTuning,
     SetComputeMode,
     SetEccMode,
@@ -165,6 +166,14 @@ def test_a_card_on_vfio_has_no_settings_and_a_board_without_ecc_has_none(tmp_pat
     assert machine.gpu().tuning is None
     found = tuning(Machine(tmp_path / "rtx", "geforce-rtx-3090"))
     assert (found.ecc, found.ecc_pending, found.unread) == (None, None, ())
+
+
+def test_a_host_that_lies_about_its_clocks_is_no_mistake_of_ours() -> None:
+    run = ClockRun(300, 200, 0)
+    lying = GpuTuning(clocks=(run, ClockRun(0, 1 << 40, -5)))
+    assert not run.has(250) and run.nearest(250) == (300,)
+    assert lying.refuse_clocks((250, 260)) is None
+    assert "nearest" in (lying.refuse_clocks((-7, 3)) or "")
 
 
 def test_clocks_are_runs_of_equal_steps() -> None:

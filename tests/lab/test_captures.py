@@ -122,9 +122,12 @@ def _is_named(whole: HostFacts, told: HostFacts | None, key: str) -> None:
             continue
         if name == "gpus":
             assert len(told.gpus) == len(whole.gpus) or told.unread_functions or told.nvml_problem, key
-            # What is not known of a move is a limit of the move (planner/moves).
-            known, now = ([replace(one, migration=None) for one in facts.gpus] for facts in (whole, told))
+            # What is not known of a move is a limit of the move (planner/moves), and a setting says it itself.
+            before = {one.address: one for one in whole.gpus}
+            known, now = ([replace(one, migration=None, tuning=None) for one in facts.gpus] for facts in (whole, told))
             changed = [one for one in now if one not in known]
+            retuned = [one for one in told.gpus if one.tuning is not None and one.tuning != before[one.address].tuning]
+            assert all(one.tuning is None or one.tuning.unread for one in retuned), key
             is_told = all(one.unread or one.problems for one in changed) or told.nvml_problem
             assert is_told, (key, [one.address for one in changed])
         elif name != "unread_functions":

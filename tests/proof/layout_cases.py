@@ -72,6 +72,10 @@ def make_case(seed: int, number: int) -> Case:
         patience_s=0,
     )
     case = Case(number, mix, _layout(chance, mix, first=True), _layout(chance, mix), options)
+    tunes = random.Random(f"{seed}/{number}/settings")
+    for layout in (case.before, case.after):
+        for entry in layout["gpus"]:
+            entry |= _settings(tunes, entry["kind"], first=layout is case.before)
     case.vms = chance.choice((0, 0, 1, 2, 4))
     case.stopped = chance.random() < 0.3
     case.stranger = chance.random() < 0.1
@@ -109,6 +113,21 @@ def _layout(chance: random.Random, mix: str, *, first: bool = False) -> dict[str
         folder = chance.choice(("/var/lib/prometheus/node-exporter",) * 3 + (NOWHERE,))
         layout["telemetry"] = {"textfile": folder}
     return layout
+
+
+def _settings(chance: random.Random, kind: str, *, first: bool) -> Entry:
+    """Settings of the whole card; after the first layout also some that a board does not take."""
+    chosen: Entry = {}
+    if kind in ("vgpu", "mig", "mig-vgpu", "off"):
+        if chance.random() < 0.2:
+            chosen["gpu_clocks_mhz"] = chance.choice(
+                ("1200-1695", 1500, "default", "1200-1695" if first else "1200-1700")
+            )
+        if chance.random() < 0.2:
+            chosen["power_limit_w"] = "default" if first else chance.choice(("default", 300, 250, 70))
+    if kind in ("vgpu", "off") and chance.random() < 0.1:
+        chosen["compute_mode"] = chance.choice(("default", "exclusive-process", "prohibited"))
+    return chosen
 
 
 def _entry(chance: random.Random, name: str, *, first: bool) -> Entry:

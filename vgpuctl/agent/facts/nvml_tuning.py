@@ -29,6 +29,7 @@ def read(nvml: Nvml, device: Any) -> GpuTuning:
     ecc = ask("ecc", "its ECC mode", library.nvmlDeviceGetEccMode)
     clocks = ask("clocks", "its clocks", lambda device: _read_clocks(library, device))
     mode = ask("compute_mode", "its compute mode", library.nvmlDeviceGetComputeMode)
+    persistence = ask("persistence", "its persistence mode", library.nvmlDeviceGetPersistenceMode)
     modes = {number: name for name, number in COMPUTE_MODES.items()}
     if mode is not None and int(mode) not in modes:
         unread.append(UnreadSetting("compute_mode", f"NVML tells an unknown compute mode, {int(mode)}"))
@@ -40,6 +41,7 @@ def read(nvml: Nvml, device: Any) -> GpuTuning:
         ecc=None if ecc is None else bool(ecc[0]),
         ecc_pending=None if ecc is None else bool(ecc[1]),
         compute_mode=None if mode is None else modes.get(int(mode)),
+        persistence=None if persistence is None else bool(persistence),
         unread=tuple(unread),
     )
 

@@ -34,6 +34,7 @@ class CheckId(str, Enum):
     SECURE_BOOT = "secure-boot"
     VGPU_MANAGER = "vgpu-manager"
     ECC_AND_TYPE = "ecc-and-type"
+    SETTINGS_NOT_KEPT = "settings-not-kept"
     MIXED_GENERATIONS = "mixed-generations"
     GROUP_OPEN = "group-open"
     STOP_RACE = "stop-race"

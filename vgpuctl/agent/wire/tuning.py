@@ -26,7 +26,7 @@ class ClockRun:
 
     def has(self, clock_mhz: int) -> bool:
         """Tell whether a clock is one of them."""
-        return self.first <= clock_mhz <= self.last and (clock_mhz - self.first) % self.step == 0
+        return self.first <= clock_mhz <= self.last and (clock_mhz - self.first) % max(self.step, 1) == 0
 
     def nearest(self, clock_mhz: int) -> Tuple[int, ...]:
         """Return those on both sides of a clock; one where it lies outside or is one of them."""
@@ -34,8 +34,10 @@ class ClockRun:
             return (self.first,)
         if clock_mhz >= self.last:
             return (self.last,)
-        below = clock_mhz - (clock_mhz - self.first) % self.step
-        return (below,) if below == clock_mhz else (below, below + self.step)
+        # A host may say anything.
+        step = max(self.step, 1)
+        below = clock_mhz - (clock_mhz - self.first) % step
+        return (below,) if below == clock_mhz else (below, below + step)
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,8 @@ class GpuTuning:
     power_limits_mw: least and most that the board takes. locked_clocks_mhz: the range that the agent has locked the
     clocks to since the driver took the card, (0, 0) where it has unlocked them; None where nobody knows, for NVML does
     not tell it. clocks: those that the board supports, ascending. ecc: as it is in effect; ecc_pending: after the next
-    reset. compute_mode: a key of COMPUTE_MODES. unread: what did not answer.
+    reset. compute_mode: a key of COMPUTE_MODES. persistence: the driver stays with the card while nothing has it open.
+    unread: what did not answer.
     """
 
     power_limit_mw: Optional[int] = None
@@ -64,6 +67,7 @@ class GpuTuning:
     ecc: Optional[bool] = None
     ecc_pending: Optional[bool] = None
     compute_mode: Optional[str] = None
+    persistence: Optional[bool] = None
     unread: Tuple[UnreadSetting, ...] = ()
 
     def why_unread(self, *names: str) -> Optional[str]:

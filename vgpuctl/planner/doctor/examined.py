@@ -9,7 +9,7 @@ from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.agent.wire.diagnostics import GpuDiagnostics, HostDiagnostics, LogLine, UnitDiagnostics
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.catalog.entries import Board
-from vgpuctl.model.layout import HostLayout, Layout, LayoutKind
+from vgpuctl.model.layout import HostLayout, Layout, LayoutKind, TuningLayout
 from vgpuctl.model.lease import Lease
 from vgpuctl.sharing.matching import entries_for
 
@@ -71,6 +71,11 @@ class Examined:
         """The GPU's declared layout, None without one or with several."""
         entries = entries_for(gpu, self.layout.gpus) if self.layout else []
         return entries[0].layout if len(entries) == 1 else None
+
+    def tuning_of(self, gpu: Gpu) -> TuningLayout:
+        """The declared settings of the whole card."""
+        entries = entries_for(gpu, self.layout.gpus) if self.layout else []
+        return entries[0].tuning if len(entries) == 1 else TuningLayout()
 
     def kind_of(self, gpu: Gpu) -> LayoutKind | None:
         """The kind of the GPU's declared layout."""

@@ -109,6 +109,19 @@ def mode_pending(seen: Examined) -> Iterator[Finding]:
             yield Finding(CheckId.MODE_PENDING, Severity.ERROR, gpu.address, read, "reset the GPU or reboot")
 
 
+def settings_not_kept(seen: Examined) -> Iterator[Finding]:
+    """The driver forgets power limit, clocks and compute mode when the last program closes the card."""
+    for gpu in seen.nvidia_gpus():
+        lost = [key for key in seen.tuning_of(gpu).keys if key != "ecc"]
+        is_open = bool(gpu.vfs or gpu.users or gpu.holders or gpu.persistence)
+        if lost and gpu.tuning is not None and gpu.tuning.persistence is False and not is_open:
+            read = (
+                f"persistence mode is off and nothing has the card open, so its {' and '.join(lost)} may be forgotten"
+            )
+            fix = "run nvidia-persistenced: `systemctl enable --now nvidia-persistenced`"
+            yield Finding(CheckId.SETTINGS_NOT_KEPT, Severity.NOTE, gpu.address, read, fix)
+
+
 def memory_map(seen: Examined) -> Iterator[Finding]:
     """Row 13: a guest must be able to map the BARs of a whole card."""
     bits = seen.diagnostics.address_bits

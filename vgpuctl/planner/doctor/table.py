@@ -54,6 +54,7 @@ CHECKS: tuple[Check, ...] = (
     Check(CheckId.MIXED_GENERATIONS, 22, host_checks.mixed_generations),
     Check(CheckId.GROUP_OPEN, 23, host_checks.group_open),
     Check(CheckId.STOP_RACE, 24, vgpu_checks.stop_race),
+    Check(CheckId.SETTINGS_NOT_KEPT, 0, gpu_checks.settings_not_kept, Severity.NOTE),
     Check(CheckId.VGPU_TYPE, 0, vgpu_checks.vgpu_type),
     Check(CheckId.VGPU_STATE_LOST, 0, vgpu_checks.vgpu_state_lost),
     Check(CheckId.PF_UNBOUND, 0, sriov_checks.pf_unbound),

@@ -90,6 +90,11 @@ class TuningFunctions(Session):
             if state.ecc[card.address] == (True, True):
                 del state.ecc[card.address]
 
+    def device_get_persistence_mode(self, device: DeviceHandle) -> int:
+        """nvmlDeviceGetPersistenceMode: off; the lab's driver forgets nothing by it."""
+        self.card(device)
+        return 0
+
     def device_get_compute_mode(self, device: DeviceHandle) -> int:
         """nvmlDeviceGetComputeMode."""
         return modes.tuning(self.state, self.card(device)).compute_mode

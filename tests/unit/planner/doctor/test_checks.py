@@ -20,6 +20,7 @@ from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.agent.wire.diagnostics import LOG_PATTERNS, GpuDiagnostics, HostDiagnostics, LogLine, UnitDiagnostics
 from vgpuctl.agent.wire.facts import FabricFacts, Gpu, GpuTopology, Holder, MigFacts, ServiceFacts, UnreadPart
 from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.agent.wire.tuning import GpuTuning
 from vgpuctl.model.layout import (
     GpuLayout,
     GpuMatch,
@@ -28,6 +29,7 @@ from vgpuctl.model.layout import (
     MigVgpuLayout,
     PassthroughLayout,
     SizeMode,
+    TuningLayout,
     VfLayout,
     VgpuLayout,
 )
@@ -103,6 +105,12 @@ def old_and_new() -> Examined:
     new = EmulatedGpu(catalog.board("nvidia-rtx-pro-6000-blackwell-server"), "0000:81:00.0", "vf-profile", vf_count=4)
     found = seen(m60())
     return replace(found, facts=host_facts([m60(), new.facts()]))
+
+
+def tuned(*, persistence: bool | None = False, keys: TuningLayout | None = None) -> Examined:
+    gpu = a40(tuning=GpuTuning(persistence=persistence), vfs=())
+    entry = GpuLayout(GpuMatch(), VGPU, tuning=keys or TuningLayout(250_000, None, True))
+    return replace(seen(gpu), layout=HostLayout((entry,)))
 
 
 CASES: list[tuple[str, Callable[[], Examined], str]] = [
@@ -343,6 +351,26 @@ def test_a_boot_unit_whose_python_is_gone_is_named() -> None:
     (found,) = examine(seen(a40(), facts={"boot": boot}))
     assert (found.check, found.severity) == ("boot-contract", Severity.ERROR)
     assert "/usr/bin/python3.9" in found.read
+
+
+def test_settings_that_the_driver_may_forget_are_a_note_with_the_service_that_keeps_them() -> None:
+    (found,) = (one for one in examine(tuned()) if one.check is CheckId.SETTINGS_NOT_KEPT)
+    assert found.severity is Severity.NOTE
+    assert "its power_limit_w may be forgotten" in found.read and "nvidia-persistenced" in found.fix
+
+
+@pytest.mark.parametrize(
+    "examined",
+    [
+        tuned(persistence=True),
+        tuned(persistence=None),
+        tuned(keys=TuningLayout(ecc=True)),
+        replace(tuned(), facts=host_facts([a40(tuning=GpuTuning(persistence=False))])),
+    ],
+    ids=["kept", "not told", "ECC is the card's", "VFs keep it open"],
+)
+def test_settings_that_are_kept_are_no_finding(examined: Examined) -> None:
+    assert not [one for one in examine(examined) if one.check is CheckId.SETTINGS_NOT_KEPT]
 
 
 def test_every_id_is_that_of_a_check_or_a_prerequisite() -> None:

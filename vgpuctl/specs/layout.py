@@ -57,7 +57,7 @@ from vgpuctl.specs.field import (
     text_like,
 )
 from vgpuctl.specs.layout_params import FUNCTION_FIELDS, check_function_params, check_params
-from vgpuctl.specs.layout_tuning import TUNING_FIELDS
+from vgpuctl.specs.layout_tuning import TUNING_FIELDS, checked
 from vgpuctl.specs.telemetry import TELEMETRY
 from vgpuctl.specs.value import Value
 
@@ -167,7 +167,7 @@ def _gpu(values: dict[str, Any], entry: Value) -> GpuLayout:
     check_params(one.vgpu_params, (*one.types, *dict(one.shares)), keys)
     check_function_params(one.vf_params, one.pf_params, keys)
     tuning = TuningLayout(one.power_limit_mw, one.gpu_clocks_mhz, one.ecc, one.compute_mode)
-    return GpuLayout(one.match, _layout_of(one, keys), str(entry.origin), tuning)
+    return GpuLayout(one.match, _layout_of(one, keys), str(entry.origin), checked(tuning, keys))
 
 
 def _written_gpu(gpu: GpuLayout) -> WrittenGpu:

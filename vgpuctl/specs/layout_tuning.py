@@ -5,15 +5,17 @@ What a board takes is known only on its host: the plan compares it (planner/layo
 """
 
 import re
+from collections.abc import Mapping
 
 from vgpuctl.agent.wire.tuning import UNLOCKED
 from vgpuctl.errors import UsageError
-from vgpuctl.model.layout import DEFAULT_POWER, ComputeMode, LayoutKind
+from vgpuctl.model.layout import DEFAULT_POWER, ComputeMode, LayoutKind, TuningLayout
 from vgpuctl.specs.field import Choice, Field, Number, Text, Truth
+from vgpuctl.specs.value import Value
 
 _RANGE = re.compile(r"([1-9]\d{1,4})(?: *- *([1-9]\d{1,4}))?")
 _MOST_WATTS = 5000
-_ON_HOST = (LayoutKind.VGPU, LayoutKind.MIG, LayoutKind.MIG_VGPU, LayoutKind.OFF)
+_ON_HOST = (LayoutKind.VGPU, LayoutKind.MIG, LayoutKind.MIG_VGPU, LayoutKind.OFF, LayoutKind.HOST)
 _HINT = "write whole MHz without a unit, the lowest and the highest clock as 1200-1700, or one clock as 1500"
 
 
@@ -32,6 +34,16 @@ def show_clocks(clocks_mhz: tuple[int, int]) -> str:
     """Write a range of clocks as a file has it."""
     lowest, highest = clocks_mhz
     return str(lowest) if lowest == highest else f"{lowest}-{highest}"
+
+
+def checked(tuning: TuningLayout, keys: Mapping[str, Value]) -> TuningLayout:
+    """The settings. Refuses another compute mode than the default for a GPU with MIG instances, which has no other."""
+    mode = tuning.compute_mode
+    if mode not in (None, ComputeMode.DEFAULT) and "geometry" in keys:
+        raise keys["compute_mode"].refuse(
+            f"is {mode}, which contradicts geometry: a GPU in MIG mode has the compute mode default alone"
+        )
+    return tuning
 
 
 TUNING_FIELDS = (
@@ -61,6 +73,6 @@ TUNING_FIELDS = (
         "compute_mode",
         Choice(ComputeMode),
         "Processes of the host that may compute on the GPU: several, one, or none",
-        kinds=(LayoutKind.VGPU, LayoutKind.OFF),
+        kinds=(LayoutKind.VGPU, LayoutKind.OFF, LayoutKind.HOST),
     ),
 )

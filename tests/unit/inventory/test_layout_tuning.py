@@ -93,10 +93,10 @@ def test_a_wrong_value_is_refused_with_its_line(name: str, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("kind", "key", "belongs"),
     [
-        ("kind: passthrough", "power_limit_w: 250", "vgpu and mig and mig-vgpu and off"),
-        ("kind: passthrough", "gpu_clocks_mhz: 1500", "vgpu and mig and mig-vgpu and off"),
-        ("kind: vf, count: 4", "ecc: true", "passthrough and vgpu and mig and mig-vgpu and off"),
-        ("kind: mig, geometry: {}", "compute_mode: prohibited", "vgpu and off"),
+        ("kind: passthrough", "power_limit_w: 250", "vgpu and mig and mig-vgpu and off and host"),
+        ("kind: passthrough", "gpu_clocks_mhz: 1500", "vgpu and mig and mig-vgpu and off and host"),
+        ("kind: vf, count: 4", "ecc: true", "passthrough and vgpu and mig and mig-vgpu and off and host"),
+        ("kind: mig, geometry: {}", "compute_mode: prohibited", "vgpu and off and host"),
     ],
 )
 def test_a_kind_whose_driver_does_not_keep_a_setting_refuses_it(
@@ -105,3 +105,14 @@ def test_a_kind_whose_driver_does_not_keep_a_setting_refuses_it(
     with pytest.raises(InventoryError) as refused:
         read(tmp_path, "\n    ".join([*kind.split(", "), key]))
     assert f"'{key.partition(':')[0]}' belongs to {belongs}" in refused.value.message
+
+
+def test_a_gpu_for_containers_has_every_setting_but_no_compute_mode_beside_mig(tmp_path: Path) -> None:
+    keys = ("power_limit_w: 250", "gpu_clocks_mhz: 1500", "ecc: true", "compute_mode: exclusive-process")
+    (gpu,) = read(tmp_path, "\n    ".join(["kind: host", *keys])).gpus
+    assert gpu.tuning == TuningLayout(250_000, (1500, 1500), True, ComputeMode.EXCLUSIVE_PROCESS)
+    again = tmp_path / "again"
+    again.mkdir()
+    with pytest.raises(InventoryError) as refused:
+        read(again, "\n    ".join(["kind: host", "geometry: {1g.5gb: 2}", keys[-1]]))
+    assert "contradicts geometry" in refused.value.message and "host_vars/h1.yml:7" in refused.value.message

@@ -59,6 +59,7 @@ NO_NAMES = {
     ("uncordon-host", "gpu"): "a PCI address",
     ("show-gpu", "gpu"): "a PCI address",
     ("scale-node-pool", "size"): "a number of nodes",
+    ("predict", "size"): "a size of a job, without a unit",
 }
 
 

@@ -13,14 +13,10 @@ from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.policy import DEFAULT_POLICY, Policy, PolicyName, parse_policy
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.partitions import loss_of_shares
+from vgpuctl.scheduler.performance.interval import Unpredictable
+from vgpuctl.scheduler.performance.job_times import BoardSpeed
 from vgpuctl.scheduler.performance.measurement import UNLABELLED
-from vgpuctl.scheduler.performance.model import (
-    Impact,
-    PerformanceModel,
-    Prediction,
-    Unpredictable,
-    predict_impact,
-)
+from vgpuctl.scheduler.performance.model import Impact, PerformanceModel, Prediction, predict_impact
 from vgpuctl.scheduler.rolling import RollingLoad
 from vgpuctl.scheduler.scarcity import loss_of, loss_of_all
 from vgpuctl.scheduler.unmeasured import UnmeasuredLoad
@@ -252,13 +248,18 @@ class Scorer:
         return 0.0
 
     def _lost(self, share: Share, state: GpuState) -> float:
-        """The throughput that a share costs here, its own and its neighbours', from 0 to 1."""
+        """The throughput that a share costs here, its own and its neighbours', from 0 to 1.
+
+        The measure is the VM alone on the fastest GPU: a slower one costs what it is slower.
+        """
         if self.model is None:
             return UNPREDICTABLE
         impact = impact_of(self.model, self.workload, share, state)
-        if isinstance(impact, Unpredictable):
+        speed = speed_of(self.model, self.workload, state)
+        if isinstance(speed, Unpredictable):
             return UNPREDICTABLE
-        lost = max(0.0, impact.lost)
+        own, lost = (1.0, 1.0) if isinstance(impact, Unpredictable) else (impact.own.throughput, impact.lost)
+        lost = max(0.0, lost + own * (1 - (1.0 if speed is None else speed.speed)))
         return round(lost / (1 + lost), 6)
 
     def _distance(self, one: GpuState, other: GpuState) -> float:
@@ -280,6 +281,23 @@ def impact_of(model: PerformanceModel, workload: str, share: Share, state: GpuSt
     if isolation is None:
         return ALONE
     return predict_impact(model, isolation, (workload, share.profile), state.neighbours)
+
+
+def speed_of(model: PerformanceModel, workload: str, state: GpuState) -> BoardSpeed | Unpredictable | None:
+    """The speed of a GPU for a class: as the inventory declares it, else as its board was measured.
+
+    None where nobody declared or measured one, so that GPUs are equal.
+    """
+    declared = state.constraints.speed
+    if declared is not None:
+        return BoardSpeed(declared, declared, declared, 0)
+    return model.times.speed(workload, board_name(state.gpu))
+
+
+def board_name(gpu: Gpu) -> str:
+    """The board of a GPU as tables of job times have it; of one that the catalogue does not have, what it says."""
+    board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    return board.key if board is not None else gpu.name or gpu.device_id
 
 
 def isolation_of(share: Share, gpu: Gpu) -> str | None:

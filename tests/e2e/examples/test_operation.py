@@ -18,6 +18,7 @@ WEB_1 = f"create-vm acme/web-1 {SMALL} --host gpu1 --gpu A40-8Q"
 DESK_1 = f"create-vm acme/desk-1 {SMALL} --host gpu1 --gpu A40-8Q"
 CONTEXTS = "contexts:\n  lab: {tenant: acme}\n  prod: {tenant: umbrella}\n"
 MEASURED = "workload,profile,throughput,neighbours\n" + "training,A40-8Q,1.0,\n" * 3 + "training,A40-8Q,0.5,vdi\n" * 5
+TIMES = "size,A40\n" + "".join(f"{size},{(size / 1000) ** 3}\n" for size in (1024, 2048, 4096, 8192))
 SEALED = (
     f"create-node-pool acme/gpu --role k3s --max 1 --gpu A40-8Q {SMALL}"
     " --join-server https://10.0.0.2:6443 --join-token token"
@@ -71,6 +72,11 @@ SCENES: dict[str, Scene] = {
     "advise": scene(Run("1 of 1 lease measured"), Run("["), first=(WEB_1, keep_history)),
     "fit-performance": scene(
         Run("COST"), Run("COST"), first=(WEB_1, DESK_1, keep_history, file("measured.csv", MEASURED))
+    ),
+    "predict": scene(
+        Run("nvidia-a40"),
+        Run("seconds"),
+        first=(WEB_1, file("times.csv", TIMES), "fit-performance --times times.csv --workload matmul"),
     ),
     "serve web": scene(Run("http://127.0.0.1:", more="--listen 127.0.0.1:0", is_stopped=True), Run("<html")),
 }

@@ -274,6 +274,7 @@ READING = {
     "fit-performance": "--dry-run",
     "advise": "",
     "rebalance": "",
+    "predict": "matmul",
     "explain-vm": f"new {SIZE} --network none --gpu A40-8Q",
     "serve exporter": "--once",
     "serve extender": "--print-config https://extender.example:9638/v1",

@@ -16,6 +16,7 @@ from vgpuctl.inventory.exchange.kubernetes import read_tool_file
 from vgpuctl.inventory.owners_file import read_owners
 from vgpuctl.model.network import Backend
 from vgpuctl.specs.configuration import read_configuration
+from vgpuctl.specs.job_times_table import read_job_times_table
 from vgpuctl.specs.performance_table import read_performance_table
 from vgpuctl.specs.tenant import read_tenant_files
 from vgpuctl.specs.vm import read_vm_file
@@ -35,6 +36,7 @@ TABLE = "workload,profile,throughput\n"
 READING = (
     "specs/vm.py",
     "specs/tenant.py",
+    "specs/job_times_table.py",
     "specs/performance_table.py",
     "specs/configuration.py",
     "specs/web_config.py",
@@ -244,6 +246,16 @@ CASES: list[tuple[str, Read, str, list[tuple[str, int]]]] = [
             ("- workload: a\n  profile: A40-8Q\n  throughput: 1\n  speed: 2\n", 4),
             ("- workload: a\n  profile: A40-8Q\n  throughput: 1\n- 7\n", 4),
             ("- workload: a\n  profile: A40-8Q\n  throughput: 99\n", 3),
+        ],
+    ),
+    (
+        "table of job times",
+        read_job_times_table,
+        "t.csv",
+        [
+            ("# mine\nsize,A41\n", 2),
+            ("size,A40\n1024\n", 2),
+            ("size,A40\n1024,1\n\n2048,nan\n", 4),
         ],
     ),
     (

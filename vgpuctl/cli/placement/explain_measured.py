@@ -7,6 +7,7 @@ from vgpuctl.cli.shown.output import print_line, print_table
 
 if TYPE_CHECKING:
     from vgpuctl.scheduler.performance.model import Impact, Prediction
+    from vgpuctl.scheduler.predict import GpuPrediction
     from vgpuctl.usecases.placement.explain_vm import ExplainedVm
 
 _MOST_LOADS = 10
@@ -37,10 +38,10 @@ def show_measured(explained: "ExplainedVm") -> None:
         return
     print_line(f"model   fitted {format_time(explained.model_at)} UTC; throughput is against running alone")
     print_table(
-        ["HOST", "GPU", "PROFILE", "BESIDE", "THROUGHPUT", "90 % BETWEEN", "NEIGHBOURS LOSE"],
+        ["HOST", "GPU", "PROFILE", "BESIDE", "SPEED", "THROUGHPUT", "90 % BETWEEN", "NEIGHBOURS LOSE"],
         [
             (
-                *(one.host, one.gpu, one.profile, _beside(one.neighbours)),
+                *(one.host, one.gpu, one.profile, _beside(one.neighbours), _speed(one)),
                 *(("unknown", None, one.reason) if one.impact is None else _impact(one.impact)),
             )
             for one in explained.predictions
@@ -52,6 +53,13 @@ def show_measured(explained: "ExplainedVm") -> None:
 def _beside(neighbours: "tuple[tuple[str, str], ...]") -> str | None:
     names = [name for name, _profile in neighbours]
     return ", ".join(f"{names.count(name)} {name}" for name in dict.fromkeys(names)) or None
+
+
+def _speed(one: "GpuPrediction") -> str | None:
+    if one.speed is None:
+        return None if one.speed_reason is None else f"unknown: {one.speed_reason}"
+    between = f" ({one.speed.low:.0%} to {one.speed.high:.0%})" if one.speed.measured else ", as declared"
+    return f"{one.speed.speed:.0%}{between}"
 
 
 def _impact(impact: "Impact") -> tuple[str, str, str | None]:

@@ -36,6 +36,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("fit-performance --dry-run", "what the kept readings say"),
         Example("fit-performance --table measured.csv --dry-run", "from a table of measurements"),
     ),
+    "predict": (
+        Example("predict matmul --size 6000", "seconds on each card, the fastest first"),
+        Example("predict matmul --size 6000 -o json", "for a program"),
+    ),
     "serve web": (
         Example("serve web", "pages on 127.0.0.1:9636"),
         Example("serve web --print /", "print one page"),

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from statistics import fmean
 
-from vgpuctl.scheduler.performance.measurement import Measurement
+from vgpuctl.scheduler.performance.job_times import TimedJob
+from vgpuctl.scheduler.performance.measurement import UNLABELLED, Measurement
 
 MINUTE_S = 60
 FEWEST_MINUTES, MOST_MINUTES = 10, 60
@@ -19,6 +20,9 @@ FEWEST_MINUTES, MOST_MINUTES = 10, 60
 
 LEAST_USE = 0.02
 """A VM that uses less alone does nothing that neighbours could slow down."""
+
+MOST_USE = 0.9
+"""A VM that uses more alone may want still more, so that its use does not compare GPUs."""
 
 MOST_THROUGHPUT = 2.0
 """Beyond this the VM's own demand has changed, and the episode says nothing about its neighbours."""
@@ -44,7 +48,10 @@ class Track:
 
 @dataclass(frozen=True)
 class Episode:
-    """A time in which the neighbours of a vGPU stayed the same. use: the mean part of the GPU's time."""
+    """A time in which the neighbours of a vGPU stayed the same. use: the mean part of the GPU's time.
+
+    place: host and GPU.
+    """
 
     vm: str
     isolation: str
@@ -52,6 +59,7 @@ class Episode:
     profile: str
     neighbours: tuple[str, ...]
     use: float
+    place: tuple[str, str] = ("", "")
 
 
 def cut_into_episodes(tracks: Iterable[Track], *, unknown: str) -> list[Episode]:
@@ -81,6 +89,24 @@ def measure(episodes: Sequence[Episode]) -> list[Measurement]:
         if 0 < throughput <= MOST_THROUGHPUT:
             found.append(Measurement(one.vm, one.isolation, one.workload, one.profile, one.neighbours, throughput))
     return found
+
+
+def time_alone(episodes: Iterable[Episode], boards: Mapping[tuple[str, str], str]) -> list[TimedJob]:
+    """One job for each VM of a class and board: the part of the GPU's time that its work takes alone.
+
+    boards: of GPUs, by place. The same demand takes less of a faster GPU. A VM that uses all of a GPU tells nothing:
+    nobody knows how much it does.
+    """
+    uses: defaultdict[tuple[str, str, str], list[float]] = defaultdict(list)
+    for one in episodes:
+        if not one.neighbours and one.workload not in (None, UNLABELLED) and one.place in boards:
+            uses[one.workload or "", boards[one.place], one.vm].append(one.use)
+    means = {key: fmean(found) for key, found in sorted(uses.items())}
+    return [
+        TimedJob(workload, board, None, mean, is_read=True)
+        for (workload, board, _), mean in means.items()
+        if LEAST_USE <= mean <= MOST_USE
+    ]
 
 
 def _of_classes(
@@ -122,5 +148,5 @@ def _episodes_at(tracks: Sequence[Track], unknown: str) -> list[Episode]:
             use = fmean(max(0.0, tracks[number].use[minute]) for minute in whole)
             own = tracks[number]
             neighbours = tuple(sorted(others.elements()))
-            found.append(Episode(own.vm, own.isolation, own.workload, own.profile, neighbours, use))
+            found.append(Episode(own.vm, own.isolation, own.workload, own.profile, neighbours, use, own.place))
     return found

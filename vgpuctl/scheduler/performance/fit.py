@@ -12,18 +12,15 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from itertools import product
 
-from vgpuctl.scheduler.performance.cholesky import decompose, invert, log_determinant, solve
 from vgpuctl.scheduler.performance.measurement import Measurement
 from vgpuctl.scheduler.performance.model import ClassModel, PerformanceModel, pair_term
+from vgpuctl.scheduler.performance.regression import PRIOR_SHAPE, solve_choice
 
 _COMMON = 1e4
 """Prior variance of the common cost, in units of the noise: as good as unknown."""
 
 _CLASS_GRID, _PROFILE_GRID, _VM_GRID = (1.0, 10.0, 100.0), (0.03, 1.0, 30.0), (0.0, 0.5, 2.0, 8.0)
 """Prior variances of classes and profiles, and variance between VMs, in units of the noise."""
-
-_PRIOR_SHAPE, _PRIOR_NOISE = 2.0, 0.06
-"""Four degrees of freedom of belief that measurements differ by 6 %."""
 
 _ROUNDS = 3
 _LEAST_WEIGHT = 1e-3
@@ -62,7 +59,7 @@ def _fit_class(key: tuple[str, str], given: Sequence[Measurement]) -> ClassModel
         covariance=tuple(map(tuple, fitted.covariance)),
         noise=math.sqrt(fitted.noise),
         vm_noise=math.sqrt(fitted.vm_noise),
-        freedom=2 * _PRIOR_SHAPE + len(found),
+        freedom=2 * PRIOR_SHAPE + len(found),
         measurements=len(found),
         vms=len({one.vm for one in found}),
         most_neighbours=max(len(one.neighbours) for one in found),
@@ -155,7 +152,7 @@ def _average(
         parts = sums.with_vms(ratio)
         for of_class, of_profile in product(_CLASS_GRID, profile_grid):
             prior = [_COMMON if not one else of_profile if "@" in one else of_class for one in terms]
-            found.append((*_solve(prior, sums.count, *parts), ratio))
+            found.append((*solve_choice(prior, sums.count, *parts), ratio))
     best = max(likelihood for likelihood, *_ in found)
     kept = [(math.exp(one[0] - best), *one[1:]) for one in found]
     total = sum(one[0] for one in kept)
@@ -177,33 +174,3 @@ def _average(
             for other in range(size):
                 row[other] += part * (noise * inverse[place][other] + away[place] * away[other])
     return mixed
-
-
-def _solve(
-    prior: Sequence[float],
-    count: int,
-    squares: Sequence[Sequence[float]],
-    right: Sequence[float],
-    total: float,
-    determinant: float,
-) -> tuple[float, list[float], list[list[float]], float]:
-    """Log marginal likelihood, mean and unscaled covariance of the unknowns, and the noise, of one choice."""
-    size = len(prior)
-    precision = [
-        [squares[row][column] + (1 / prior[row] if row == column else 0.0) for column in range(size)]
-        for row in range(size)
-    ]
-    lower = decompose(precision)
-    mean = solve(lower, right)
-    left = max(0.0, total - sum(one * other for one, other in zip(mean, right, strict=True)))
-    shape = _PRIOR_SHAPE + count / 2
-    start = _PRIOR_SHAPE * _PRIOR_NOISE**2
-    scale = start + left / 2
-    likelihood = (
-        -0.5 * log_determinant(lower)
-        - 0.5 * sum(math.log(one) for one in prior)
-        - 0.5 * determinant
-        + _PRIOR_SHAPE * math.log(start)
-        - shape * math.log(scale)
-    )
-    return likelihood, mean, invert(lower), scale / shape

@@ -8,30 +8,11 @@ import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
-from statistics import NormalDist
+from functools import cached_property
 
+from vgpuctl.scheduler.performance.interval import LEVEL, Unpredictable, t_quantile
+from vgpuctl.scheduler.performance.job_times import JobTimes
 from vgpuctl.scheduler.performance.measurement import Neighbour
-
-# Quantiles of Student's t distribution.
-_NORMAL = NormalDist()
-
-
-@lru_cache(maxsize=256)
-def t_quantile(probability: float, freedom: float) -> float:
-    """The quantile by the expansion in 1/freedom (Abramowitz and Stegun 26.7.5); right to 1 % from 4 degrees on."""
-    z = _NORMAL.inv_cdf(probability)
-    terms = (
-        (z**3 + z) / 4,
-        (5 * z**5 + 16 * z**3 + 3 * z) / 96,
-        (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
-        (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
-    )
-    return z + sum(term / freedom ** (power + 1) for power, term in enumerate(terms))
-
-
-LEVEL = 0.9
-"""Part of the VMs whose throughput is inside the interval of its prediction."""
 
 FEWEST_MEASUREMENTS, FEWEST_VMS, FEWEST_OF_PAIR = 8, 3, 3
 """Below these nothing is predicted: measurements and VMs of the class, measurements beside a class of neighbours."""
@@ -52,13 +33,6 @@ class Prediction:
     high: float
     measurements: int
     vms: int
-
-
-@dataclass(frozen=True)
-class Unpredictable:
-    """Why the measurements do not allow a prediction."""
-
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -133,11 +107,15 @@ class ClassModel:
 
 @dataclass(frozen=True)
 class PerformanceModel:
-    """The models of all classes. made_at: seconds since the epoch, UTC. source: what it was fitted from."""
+    """The models of all classes. made_at: seconds since the epoch, UTC. source: what it was fitted from.
+
+    times: how long jobs take on each board.
+    """
 
     classes: tuple[ClassModel, ...] = ()
     made_at: float = 0.0
     source: str = ""
+    times: JobTimes = field(default_factory=JobTimes)
 
     @cached_property
     def _by_key(self) -> dict[tuple[str, str], ClassModel]:

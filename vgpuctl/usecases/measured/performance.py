@@ -70,3 +70,13 @@ def _check(read: _ModelFile) -> None:
         is_square = len(one.mean) == len(one.covariance) == size and all(len(row) == size for row in one.covariance)
         if not is_square or not all(map(math.isfinite, numbers)) or one.freedom < 1:
             raise ValueError(f"{one.workload} under {one.isolation} is damaged")
+    for timed in read.model.times.classes:
+        size = (4 if timed.reach else 1) * (1 + len(timed.boards))
+        values = [value for row in timed.covariance for value in row]
+        numbers = [*timed.mean, *values, timed.noise, timed.freedom, timed.middle, timed.reach]
+        is_square = len(timed.mean) == len(timed.covariance) == size and all(
+            len(row) == size for row in timed.covariance
+        )
+        has_sizes = set(timed.sizes) == set(timed.boards) if timed.reach else True
+        if not is_square or not has_sizes or not all(map(math.isfinite, numbers)) or timed.freedom < 1:
+            raise ValueError(f"the times of {timed.workload} are damaged")

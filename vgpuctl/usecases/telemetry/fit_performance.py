@@ -2,22 +2,25 @@
 """fit-performance: fits the model of throughput from the kept history or a table, and keeps it beside the store."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.measures import VGPU
-from vgpuctl.errors import NotFound
+from vgpuctl.errors import NotFound, UsageError
 from vgpuctl.model.vm import Vm
-from vgpuctl.scheduler.performance.episodes import Track, cut_into_episodes, measure
+from vgpuctl.scheduler.performance.episodes import Track, cut_into_episodes, measure, time_alone
 from vgpuctl.scheduler.performance.fit import fit
+from vgpuctl.scheduler.performance.interval import Unpredictable
+from vgpuctl.scheduler.performance.job_times import TimedClass, TimedJob, fit_times
 from vgpuctl.scheduler.performance.measurement import UNLABELLED, Measurement
 from vgpuctl.scheduler.performance.model import FEWEST_MEASUREMENTS, FEWEST_VMS, ClassModel, PerformanceModel
 from vgpuctl.scheduler.scorer import BEST_EFFORT, MIG
+from vgpuctl.specs.job_times_table import read_job_times_table
 from vgpuctl.specs.performance_table import read_performance_table
-from vgpuctl.usecases.measured.performance import write_model
+from vgpuctl.usecases.measured.performance import read_model, write_model
 from vgpuctl.usecases.running.history import open_past
 from vgpuctl.usecases.running.services import Services
 
@@ -47,43 +50,103 @@ class FittedCost:
 
 
 @dataclass(frozen=True)
+class FittedSpeed:
+    """The speed of one board for one class, against the fastest; 90 % are between low and high.
+
+    is_timed: True for jobs of a table, False for readings. reason: why there is no speed.
+    """
+
+    workload: str
+    board: str
+    speed: float | None
+    low: float | None
+    high: float | None
+    measurements: int
+    is_timed: bool
+    reason: str | None = None
+
+
+@dataclass(frozen=True)
 class FittedPerformance:
-    """costs: by isolation, class and neighbour. path: of the model's file; written: False for a dry run."""
+    """costs: by isolation, class and neighbour. speeds: by class and board.
+
+    path: of the model's file; written: False for a dry run.
+    """
 
     model: PerformanceModel
     costs: tuple[FittedCost, ...]
+    speeds: tuple[FittedSpeed, ...]
     measurements: int
     path: Path
     written: bool
 
 
 def fit_performance(
-    services: Services, *, table: Path | None, since_s: float, dry_run: bool = False
+    services: Services,
+    *,
+    table: Path | None,
+    since_s: float,
+    times: Path | None = None,
+    workload: str | None = None,
+    dry_run: bool = False,
 ) -> FittedPerformance:
-    """Fit from a table, or from the last `since_s` seconds of the history.
+    """Fit from a table, from timed jobs, or from the last `since_s` seconds of the history. The rest of the file stays.
 
+    times: a table of job sizes and seconds on each card, of this workload class where its rows name none.
     Raises NotFound where nothing was measured, UsageError for a bad table, StoreUnusable, PrometheusUnusable.
     """
-    now = services.store.now()
+    now, path = services.store.now(), services.performance()
+    before = _kept(path)
+    if times is not None:
+        jobs = read_job_times_table(times, workload=workload)
+        model, count = replace(before, made_at=now, times=before.times.with_later(fit_times(jobs))), len(jobs)
+        if table is None:
+            return _finished(model, count, f"table {times.name}", path, dry_run=dry_run)
+        before = model
     if table is not None:
-        found, source = read_performance_table(table), f"table {table.name}"
+        found, jobs, source = read_performance_table(table), [], f"table {table.name}"
     else:
-        found, source = _measured(services, now, since_s), "history"
+        found, jobs = _measured(services, now, since_s)
+        source = "history"
     if not found:
         raise NotFound(
             "nothing measured that a model could be fitted from",
             hint="VMs must share a GPU for ten minutes and be alone on it for ten minutes, while"
             " `vgpuctl serve exporter` runs; or give measurements of your own with --table",
         )
-    model = fit(found, made_at=now, source=source)
-    path = services.performance()
+    fitted = fit(found, made_at=now, source=source)
+    model = replace(fitted, times=before.times.with_later(fit_times(jobs)))
+    return _finished(model, len(found), source, path, dry_run=dry_run)
+
+
+def _kept(path: Path) -> PerformanceModel:
+    """The model that is kept; an empty one where there is none, or a file that is none."""
+    try:
+        return read_model(path)
+    except (NotFound, UsageError):
+        return PerformanceModel()
+
+
+def _finished(model: PerformanceModel, count: int, source: str, path: Path, *, dry_run: bool) -> FittedPerformance:
     if not dry_run:
         write_model(path, model)
     costs = tuple(cost for one in model.classes for cost in _costs(one))
-    return FittedPerformance(model, costs, len(found), path, not dry_run)
+    speeds = tuple(speed for one in model.times.classes for speed in _speeds(one))
+    return FittedPerformance(replace(model, source=source), costs, speeds, count, path, not dry_run)
 
 
-def _measured(services: Services, now: float, since_s: float) -> list[Measurement]:
+def _speeds(one: TimedClass) -> list[FittedSpeed]:
+    found = []
+    for board, count in one.boards.items():
+        speed = one.speed(board)
+        if isinstance(speed, Unpredictable):
+            found.append(FittedSpeed(one.workload, board, None, None, None, count, not one.is_read, speed.reason))
+        else:
+            found.append(FittedSpeed(one.workload, board, speed.speed, speed.low, speed.high, count, not one.is_read))
+    return found
+
+
+def _measured(services: Services, now: float, since_s: float) -> tuple[list[Measurement], list[TimedJob]]:
     with services.store.reading() as session:
         vms = session.vms()
         facts = {name: known.facts for name, known in session.all_facts().items()}
@@ -94,7 +157,13 @@ def _measured(services: Services, now: float, since_s: float) -> list[Measuremen
         for host in sorted(facts):  # the minutes of one host at a time: a fleet's would fill the memory
             used = opened.past.series(VGPU, "utilization_ratio", since=now - since_s, until=now, host=host)
             episodes += cut_into_episodes(tracks_of(used, vms, facts), unknown=UNLABELLED)
-    return measure(episodes)
+    boards = {
+        (name, gpu.address): board.key
+        for name, one in facts.items()
+        for gpu in one.gpus
+        if (board := catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)) is not None
+    }
+    return measure(episodes), time_alone(episodes, boards)
 
 
 def tracks_of(

@@ -12,14 +12,13 @@ from hypothesis import strategies as st
 from tests.unit.scheduler.performance.true_model import TrueModel
 from vgpuctl.scheduler.performance.cholesky import decompose, invert, log_determinant, solve
 from vgpuctl.scheduler.performance.fit import fit
+from vgpuctl.scheduler.performance.interval import Unpredictable, t_quantile
 from vgpuctl.scheduler.performance.measurement import Measurement
 from vgpuctl.scheduler.performance.model import (
     Impact,
     PerformanceModel,
     Prediction,
-    Unpredictable,
     predict_impact,
-    t_quantile,
 )
 
 

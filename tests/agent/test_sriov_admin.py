@@ -9,8 +9,8 @@ from tests.agent.simulated import PF, VM, Machine
 from vgpuctl.agent.facts.sriov_admin import FIRST as FIRST_VALUES
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.sharing import SetFunctionParams, SetVfParams
-from vgpuctl.agent.wire.steps import SetVirtualFunctions
+from vgpuctl.agent.wire.sharing import SetFunctionParams, SetVfParams, StopFunction
+from vgpuctl.agent.wire.steps import ResetFunction, SetVirtualFunctions
 from vgpuctl_lab.simulated.machine.domains import HostDevice, start
 from vgpuctl_lab.simulated.machine.host_adapter import SimulatedHost
 
@@ -224,3 +224,22 @@ def test_memory_that_is_divided_before_the_vfs_are_there_stays_so(machine: Machi
     assert quotas == [str(GIB), "0"], "the driver divides none itself then"
     machine.done(SetVirtualFunctions(PF, 0), SetVirtualFunctions(PF, 2))
     assert {(told(machine, number) or "").rpartition("=")[2] for number in range(2)} == {str(8 * GIB)}
+
+
+def test_a_vf_is_stopped_until_its_reset(machine: Machine) -> None:
+    step = StopFunction(vf(machine, 1))
+    assert machine.take(step, dry_run=True).changes == machine.take(step).changes
+    assert machine.files.state().stopped_vfs == [vf(machine, 1)]
+    assert machine.done(step), "nothing tells whether it is stopped"
+    assert machine.done(ResetFunction(vf(machine, 1)))
+    assert machine.files.state().stopped_vfs == []
+    machine.begin("vf-params-refused")
+    assert machine.refused(step).errno == "EIO"
+
+
+def test_nothing_stops_a_pf_or_a_vf_of_another_driver(machine: Machine) -> None:
+    assert machine.refused(StopFunction(PF)).code == "no-vf-params"
+    assert machine.refused(StopFunction("0000:ff:00.1")).code == "not-found"
+    address = vf(machine)
+    machine.begin("no-sriov-admin")
+    assert machine.refused(StopFunction(address)).code == "no-vf-params"

@@ -25,7 +25,14 @@ from vgpuctl.agent.wire.facts import (
 )
 from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetFunctionParams, SetVfParams, SetVfProfile
+from vgpuctl.agent.wire.sharing import (
+    CreateMdev,
+    DeleteMdev,
+    SetFunctionParams,
+    SetVfParams,
+    SetVfProfile,
+    StopFunction,
+)
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
@@ -112,6 +119,7 @@ STEPS: tuple[Step, ...] = (
     SetVfParams("0000:41:00.4", "exec_quantum_ms=20"),
     SetFunctionParams("0000:41:00.0", None, "exec_quantum_ms=20,sched_priority=normal"),
     SetFunctionParams("0000:41:00.0", 3, "vram_quota=4294967296"),
+    StopFunction("0000:41:00.4"),
     BindDriver(("0000:41:00.0", "0000:41:00.1"), None),
     ResetFunction("0000:41:00.0"),
     HashRom("0000:41:00.0"),

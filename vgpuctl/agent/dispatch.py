@@ -14,7 +14,7 @@ from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.guest_state import GuestState
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetFunctionParams, SetVfParams
+from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetFunctionParams, SetVfParams, StopFunction
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     Change,
@@ -46,6 +46,7 @@ _TAKERS: Dict[Type[Step], str] = {
     SetVirtualFunctions: "sriov.ensure",
     SetVfParams: "sriov_admin.ensure",
     SetFunctionParams: "function_params.ensure",
+    StopFunction: "function_params.stop",
     BindDriver: "driver.ensure",
     HashRom: "rom.ensure",
     ResetFunction: "reset.ensure",

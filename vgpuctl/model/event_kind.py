@@ -215,6 +215,10 @@ class EventKind(enum.StrEnum):
         "contention-observed",
         "A VM takes time of a GPU that its neighbours were promised, or no longer; the evidence names them.",
     )
+    OVER_PROMISE_ANSWERED = (
+        "over-promise-answered",
+        "A VM that takes time of a GPU which its neighbours were promised was limited, moved or stopped, or why not.",
+    )
     LAYOUT_NOT_RESTORED = "layout-not-restored", "A host that was booted could not be brought back into its layout."
     SHARE_NOT_RESTORED = "share-not-restored", "The shares of a VM could not be made again after its host was booted."
     VM_NOT_RESTARTED = "vm-not-restarted", "A VM that its restart policy starts again could not start."

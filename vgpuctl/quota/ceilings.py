@@ -14,7 +14,7 @@ from vgpuctl.model.disk import DataDisk, DiskRequest
 from vgpuctl.model.interfaces import FIRST, placed_nics
 from vgpuctl.model.vm import VmRequest, printed_name
 from vgpuctl.quota.limits import Quota
-from vgpuctl.quota.resources import EACH, USUAL, Limited, format_amount
+from vgpuctl.quota.resources import EACH, USUAL, Limited, adds_up, format_amount
 
 _Disk = TypeVar("_Disk", DiskRequest, DataDisk)
 Part = tuple[Limited, str, int | None]
@@ -46,9 +46,9 @@ def refuse_contradiction(quotas: Iterable[Quota]) -> None:
     """Raise UsageError for a default above its ceiling, and for a guarantee of what does not add up."""
     found = list(quotas)
     for one in found:
-        if one.guaranteed is not None and one.resource.startswith((EACH, USUAL)):
+        if one.guaranteed is not None and not adds_up(one.resource):
             raise UsageError(
-                f"{one.resource} cannot be guaranteed: it holds for each part of a VM by itself",
+                f"{one.resource} cannot be guaranteed: nothing of it adds up",
                 hint="guarantee compute time with `--gpu '…,compute>=25%'` of the VM",
             )
     for ceiling in ceilings_of(found):

@@ -14,12 +14,15 @@ from vgpuctl.catalog.profile_names import profile_name
 from vgpuctl.errors import UsageError
 from vgpuctl.model.cpu_time import LEAST_WEIGHT, MOST_WEIGHT, parse_cpu_limit, show_cpu_limit
 from vgpuctl.model.licence import Edition
+from vgpuctl.model.over_promise import OverPromise
 from vgpuctl.model.units import format_mib, parse_mib
 
 SHARES = "shares:"
 LICENCES = "licences:"
 EACH, USUAL = "each:", "default:"
 """Of one VM: the most that a part of it may have, and what a part gets for which nothing is asked."""
+OVER_PROMISE = "over-promise"
+"""The policy of OverPromise, as its position there; it is stored among the quotas, and nothing adds up."""
 LARGEST_AMOUNT = 2**53
 
 _PROFILE = re.compile(r"[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62}(?::[A-Za-z0-9][A-Za-z0-9 ._+-]{0,62})?")
@@ -72,10 +75,16 @@ _LIMITED: Mapping[str, tuple[int, int, str]] = {
 }
 """The least and the most, and the unit."""
 _FORMS = ", ".join(
-    [*Resource, f"{SHARES}PROFILE", *(f"{LICENCES}{edition}" for edition in Edition), *(EACH + one for one in Limited)]
+    [
+        *Resource,
+        f"{SHARES}PROFILE",
+        *(f"{LICENCES}{edition}" for edition in Edition),
+        *(EACH + one for one in Limited),
+        OVER_PROMISE,
+    ]
 )
 _OF_ONE = tuple(f"{kind}{name}" for kind in (EACH, USUAL) for name in Limited)
-_PLAIN = (*map(str, Resource), *(f"{LICENCES}{edition}" for edition in Edition), *_OF_ONE)
+_PLAIN = (*map(str, Resource), *(f"{LICENCES}{edition}" for edition in Edition), *_OF_ONE, OVER_PROMISE)
 _SIZES = (Resource.MEMORY, Resource.FRAMEBUFFER, Resource.DISK, Resource.SNAPSHOTS)
 
 
@@ -129,7 +138,9 @@ def parse_amount(resource: str, written: str) -> int | None:
         if not _GPUS.fullmatch(written):
             raise UsageError(f"{resource}={written!a} is no number of GPUs", hint="write for example 4 or 2.5")
         amount = round(float(written) * 1000)
-    elif is_of_one(resource):
+    elif resource == OVER_PROMISE:
+        amount = _parse_policy(written)
+    elif not adds_up(resource):
         amount = _parse_limited(resource, written)
     elif _NUMBER.fullmatch(written):
         amount = int(written)
@@ -140,9 +151,18 @@ def parse_amount(resource: str, written: str) -> int | None:
     return amount
 
 
-def is_of_one(resource: str) -> bool:
-    """True if it holds for each part of each VM by itself, so that nothing adds up."""
-    return resource.startswith((EACH, USUAL))
+def adds_up(resource: str) -> bool:
+    """True if a tenant uses some of it; else it is a policy, or holds for each part of each VM by itself."""
+    return resource != OVER_PROMISE and not resource.startswith((EACH, USUAL))
+
+
+def _parse_policy(written: str) -> int:
+    words = list(OverPromise)
+    if written not in words:
+        raise UsageError(
+            f"{OVER_PROMISE}={written[:40]!a} is no policy", hint=f"write one of {', '.join(words)}, or `none`"
+        )
+    return words.index(OverPromise(written))
 
 
 def _parse_limited(resource: str, written: str) -> int:
@@ -165,6 +185,8 @@ def plain_name(resource: str) -> str:
 
 def plain_amount(resource: str, amount: int) -> str:
     """Write an amount as a number alone: MiB of a size, hours of `gpu-hours`, GPUs of `compute`."""
+    if not adds_up(resource):
+        return _format_limited(resource, amount)
     if resource == Resource.COMPUTE:
         return _gpus(amount)
     return f"{amount / 3600:.4f}" if resource == Resource.GPU_HOURS else str(amount)
@@ -176,11 +198,17 @@ def format_amount(resource: str, amount: int) -> str:
         return "0" if amount == 0 else format_mib(amount)
     if resource == Resource.COMPUTE:
         return _gpus(amount)
-    if is_of_one(resource) and resource.endswith(Limited.CPU_LIMIT):
-        return show_cpu_limit(amount)
+    if not adds_up(resource):
+        return _format_limited(resource, amount)
     if resource == Resource.GPU_HOURS:
         return f"{amount / 3600:.4g} h" if amount < 3600 * 1000 else f"{amount / 3600:.1f} h"
     return str(amount)
+
+
+def _format_limited(resource: str, amount: int) -> str:
+    if resource == OVER_PROMISE:
+        return list(OverPromise)[amount]
+    return show_cpu_limit(amount) if resource.endswith(Limited.CPU_LIMIT) else str(amount)
 
 
 def _gpus(thousandths: int) -> str:

@@ -60,6 +60,24 @@ def refuse_longer(params: VgpuParams, declared: Declared) -> str | None:
     return None
 
 
+def shorter_slice(function: str, gpu: Gpu) -> int | str:
+    """The time slice in milliseconds that brings a VF down to its neighbours, or why there is none.
+
+    That is the shortest of the other VFs. 0 is longer than any.
+    """
+    now = {one.address: dict(split_params(one.vgpu_params)).get(_QUANTUM) for one in gpu.vfs}
+    own = now.get(function)
+    if own is None or not own.isdigit():
+        return f"the driver of {gpu.address} has no time slice of the VF {function}"
+    others = [int(one) for address, one in now.items() if address != function and one is not None and one.isdigit()]
+    limited = [one for one in others if one]
+    if not limited:
+        return f"no other VF of {gpu.address} has a time slice to go by: declare {_QUANTUM} in its layout"
+    if int(own) and int(own) <= min(limited):
+        return f"its VF has {own} ms already, no more than its neighbours"
+    return min(limited)
+
+
 def _layout(declared: Declared) -> VfLayout | None:
     layout = None if declared.entry is None else declared.entry.layout
     return layout if isinstance(layout, VfLayout) else None

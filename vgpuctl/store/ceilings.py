@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Ceilings of tenants: held where a VM's request is written, so that no command gets around one."""
 
+from vgpuctl.model.over_promise import OverPromise
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.store.rows import Rows
 
@@ -34,3 +35,9 @@ class CeilingRows(Rows):
         found = above(request, ceilings_of(Quota(row.resource, row.most) for row in rows), before)
         if found:
             raise refusal(request, found)
+
+    def over_promise(self) -> dict[str, OverPromise]:
+        """The policy of each tenant that has one, for VMs that take more of a GPU than they were promised."""
+        rows = self._read("SELECT tenant, most FROM quotas WHERE resource = 'over-promise' AND most IS NOT NULL")
+        policies = list(OverPromise)
+        return {row.tenant: policies[row.most] for row in rows if 0 <= row.most < len(policies)}

@@ -203,7 +203,7 @@ def test_a_vm_gets_its_tenants_limits_and_keeps_what_it_had_before_them(filled: 
         assert 200 in (request["bandwidth_mbps"], *(one["bandwidth_mbps"] for one in request["nics"]))
         assert "broken" not in operator.run("check-vm", "limited", *ACME).out
         operator.does("set-quota", "acme", "each:disk-iops=50", "default:disk-iops=none")
-        operator.does("detach-nic", "limited", "front", *ACME)
+        operator.does("detach-nic", "limited", "front", *ACME, "--last")
         operator.does("delete-vm", "limited", *ACME, "--yes", "--timeout", "0", "--keep-disk", "1d")
         refused = operator.is_refused("restore-vm", "limited", *ACME)
         assert "disk-iops of the first disk: 100 asked, 50 is the most" in str(refused["context"])

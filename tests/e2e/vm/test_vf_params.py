@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """A VM's share of an Intel card's time changes while it runs, and its VF is as before when it is deleted."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -9,6 +10,8 @@ import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SIZE, operator
 from tests.lab.simulated_fixtures import machine
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.store.store import open_store
 
 __all__ = ["operator"]
 
@@ -53,6 +56,47 @@ def test_a_running_vm_gets_another_share_of_time_and_gives_it_back(operator: Ope
     assert _params(operator) is None
     kinds = [one["kind"] for one in operator.json("list-events") if one["kind"].startswith("vm-")]
     assert sorted(kinds) == ["vm-created", "vm-resized", "vm-resized"], "it was never stopped"
+
+
+@pytest.fixture
+def answered(operator: Operator) -> Iterator[Callable[[str, str], dict[str, Any]]]:
+    """Gives the controller's answer to a VM that takes its neighbours' time, under a policy of its tenant."""
+
+    def answer(name: str, policy: str) -> dict[str, Any]:
+        operator.does("set-quota", "acme", f"over-promise={policy}")
+        (lease,) = operator.json("show-vm", name, *ACME)["leases"]
+        with open_store(operator.database) as store, store.transaction() as session:
+            session.add_event(
+                EventKind.CONTENTION_OBSERVED,
+                f"acme/{name}",
+                "it takes time",
+                tenant="acme",
+                host=HOST,
+                after={"state": "begun"},
+                evidence={"gpu": lease["share"]["gpu"], "victims": ["acme/other"], "contention_ratio": 0.4},
+            )
+        for _round in range(2):
+            operator.does("controller", "--once")
+        found = list(operator.json("list-events", "--kind", "over-promise-answered"))
+        last: dict[str, Any] = found[-1]
+        assert (last["subject"], last["after"]["policy"]) == (f"acme/{name}", policy)
+        assert [one["evidence"]["finding_event"] for one in found].count(last["evidence"]["finding_event"]) == 1
+        assert last["evidence"]["contention_ratio"] == 0.4, "the answer has the finding's evidence"
+        return last
+
+    yield answer
+    operator.does("set-quota", "acme", "over-promise=none")
+
+
+def test_where_nothing_can_be_limited_or_moved_the_answer_says_so(
+    operator: Operator, answered: Callable[[str, str], dict[str, Any]]
+) -> None:
+    operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "A40-8Q")
+    limited = answered("web", "limit")
+    assert limited["after"]["outcome"] == "failed" and "no driver limits the time of a single vGPU" in limited["detail"]
+    assert answered("web", "move")["after"]["outcome"] == "failed"
+    (listed,) = operator.json("list-vms")
+    assert listed["vm"]["state"] == "running"
 
 
 def test_a_vf_that_was_kept_and_one_that_a_reboot_took_are_told_again(operator: Operator, fleet: lab.LabFolder) -> None:
@@ -152,3 +196,33 @@ def test_a_vm_whose_share_would_not_suit_it_is_not_stopped_for_its_restart(
 def _card(operator: Operator) -> str:
     (lease,) = operator.json("show-vm", "web", *ACME)["leases"]
     return str(lease["share"]["gpu"])
+
+
+def test_a_vm_over_its_promise_is_limited_where_its_driver_can_be_told(
+    operator: Operator, answered: Callable[[str, str], dict[str, Any]]
+) -> None:
+    operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "vf")
+    operator.does("create-vm", "other", *ACME, *SIZE, "--gpu", "vf", *QUANTUM)
+    operator.does("list-gpus", "--refresh")
+    first = answered("web", "limit")
+    assert (first["after"]["outcome"], first["detail"]) == ("limited", "its VF has exec_quantum_ms=20")
+    assert _params(operator) == "exec_quantum_ms=20"
+    why = "it takes time of its GPU that its neighbours were promised"
+    assert [one["subject"] for one in operator.json("list-events") if one["detail"] == why] == ["acme/web"]
+    operator.does("list-gpus", "--refresh")
+    again = answered("web", "limit")
+    assert again["after"]["outcome"] == "failed" and "20 ms already, no more than its neighbours" in again["detail"]
+
+
+def test_a_vm_over_its_promise_is_stopped_until_its_next_start(
+    operator: Operator, answered: Callable[[str, str], dict[str, Any]], fleet: lab.LabFolder
+) -> None:
+    operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "vf")
+    assert answered("web", "stop")["after"]["outcome"] == "stopped"
+    (lease,) = operator.json("show-vm", "web", *ACME)["leases"]
+    assert machine(fleet, HOST).state().stopped_vfs == [lease["share"]["function"]]
+    (listed,) = operator.json("list-vms")
+    assert listed["vm"]["state"] == "running" and "the work of its VF was stopped" in listed["vm"]["problem"]
+    operator.does("restart-vm", "web", *ACME, "--timeout", "0")
+    (listed,) = operator.json("list-vms")
+    assert listed["vm"]["problem"] is None and machine(fleet, HOST).state().stopped_vfs == []

@@ -37,6 +37,8 @@ CEILINGS = ceilings_of(QUOTAS)
         ("each:cpu-limit=100%", "each:cpu-limit", 100),
         ("default:cpu-weight=2", "default:cpu-weight", 2),
         ("each:cpu-limit=none", "each:cpu-limit", None),
+        ("over-promise=allow", "over-promise", 0),
+        ("over-promise=move", "over-promise", 3),
     ],
 )
 def test_a_ceiling_is_written_as_a_quota(text: str, resource: str, amount: int | None) -> None:
@@ -63,6 +65,8 @@ def test_a_ceiling_is_written_as_a_quota(text: str, resource: str, amount: int |
         ("each:disk-iop=5", "did you mean each:disk-iops?"),
         ("each:vms=5", "each:"),
         ("default:=5", "default:"),
+        ("over-promise=halt", "allow, notify, limit, move, stop"),
+        ("over-promise=1", "allow, notify, limit, move"),
     ],
 )
 def test_another_ceiling_is_refused(text: str, words: str) -> None:
@@ -124,6 +128,8 @@ def test_what_was_there_before_its_ceiling_may_stay_and_not_grow() -> None:
 def test_a_default_above_its_ceiling_and_a_guarantee_are_refused() -> None:
     with pytest.raises(UsageError, match="default:disk-iops=9 is more than the ceiling of 8"):
         refuse_contradiction((Quota("each:disk-iops", 8), Quota("default:disk-iops", 9)))
+    with pytest.raises(UsageError, match="over-promise cannot be guaranteed"):
+        refuse_contradiction((Quota("over-promise", 2, guaranteed=1),))
     with pytest.raises(UsageError, match="each:disk-iops cannot be guaranteed"):
         refuse_contradiction((Quota("each:disk-iops", 8, guaranteed=3),))
     refuse_contradiction(QUOTAS)

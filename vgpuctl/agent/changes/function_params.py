@@ -9,7 +9,7 @@ from vgpuctl.agent.facts import pci, sriov, sriov_admin
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
-from vgpuctl.agent.wire.sharing import SetFunctionParams
+from vgpuctl.agent.wire.sharing import SetFunctionParams, StopFunction
 from vgpuctl.agent.wire.steps import Change
 from vgpuctl.agent.wire.values import replace
 
@@ -52,6 +52,29 @@ def ensure(host: Host, step: SetFunctionParams, *, dry_run: bool) -> Change:
     return Change(step.op, step.target, sriov_admin.write(before), sriov_admin.write(wanted), changed=before != wanted)
 
 
+def stop(host: Host, step: StopFunction, *, dry_run: bool) -> Change:
+    """Stop the work of a VF. Nothing tells whether it is stopped already, so each time is a change.
+
+    Raises Problem: `not-found`, `no-vf-params` for what is no VF and where the driver has no such file, `vgpu-refused`.
+    """
+    pci.require(host, step.address)
+    physical = sriov.read_physical(host, step.address)
+    numbers = {} if physical is None else {vf: number for number, vf in sriov.read_functions(host, physical)}
+    number = numbers.get(step.address)
+    path = "" if physical is None or number is None else sriov_admin.stop_file(physical, number)
+    if not path or not host.exists(path):
+        raise Problem(
+            ProblemCode.NO_VF_PARAMS,
+            f"nothing stops the work of {step.address}: its driver has no file `stop` for it",
+            path=path or pci.folder(step.address),
+            errno="ENOENT",
+            hint="the driver xe has one for its VFs since Linux 6.19",
+        )
+    if not dry_run:
+        _write_file(host, path, "1", f"stopping the work of {step.address}")
+    return Change(step.op, step.target, None, "stopped", changed=True)
+
+
 def _address(host: Host, step: SetFunctionParams) -> str:
     """The function's own address."""
     if step.vf is None:
@@ -83,21 +106,26 @@ def _write_one(host: Host, step: SetFunctionParams, name: str, value: str) -> No
     """Write one. Where the driver has a VF's priority read-only, it can be set of all VFs at once."""
     path = f"{sriov_admin.folder(step.address, step.vf)}/{name}"
     for_all = sriov_admin.of_all(step.address, name)
+    what = f"setting {name} of {step.target} to {value}"
+    try:
+        _write_file(host, path, value, what)
+    except Problem as problem:
+        is_for_all = step.vf is not None and name == sriov_admin.PRIORITY and host.exists(for_all)
+        if problem.errno not in _READ_ONLY or not is_for_all:
+            raise
+        _write_file(host, for_all, value, what)
+
+
+def _write_file(host: Host, path: str, value: str, what: str) -> None:
     with host.kernel_log() as log:
         try:
-            try:
-                host.write(path, value)
-            except Problem as problem:
-                is_for_all = step.vf is not None and name == sriov_admin.PRIORITY and host.exists(for_all)
-                if problem.errno not in _READ_ONLY or not is_for_all:
-                    raise
-                host.write(for_all, value)
+            host.write(path, value)
         except Problem as problem:
             meaning = MEANINGS.get(problem.errno or "", problem.message)
             raise replace(
                 problem,
                 code=ProblemCode.VGPU_REFUSED,
-                message=f"setting {name} of {step.target} to {value} was refused ({problem.errno}): {meaning}",
+                message=f"{what} was refused ({problem.errno}): {meaning}",
                 kernel_lines=log.lines(),
                 hint=HINT,
             ) from problem

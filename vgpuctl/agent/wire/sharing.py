@@ -153,6 +153,19 @@ class SetFunctionParams:
         return self.address if self.vf is None else f"VF {self.vf} of {self.address}"
 
 
+@dataclass(frozen=True)
+class StopFunction:
+    """Stop the work of a VF of Intel's driver `xe` at once; it works again after its next reset."""
+
+    op: ClassVar[str] = "function.stop"
+    address: str
+
+    @property
+    def target(self) -> str:
+        """What the step changes, which is not the binding of the function."""
+        return f"work of {self.address}"
+
+
 MakeVgpu = Union[CreateMdev, SetVfProfile]
 VgpuStep = Union[CreateMdev, DeleteMdev, SetVfProfile]
 VGPU_STEPS = (CreateMdev, DeleteMdev, SetVfProfile)

@@ -8,7 +8,7 @@ from typing import ClassVar, Optional, Tuple, Union
 
 from vgpuctl.agent.wire.cdi import SetContainerGpus
 from vgpuctl.agent.wire.fabric import PARTITION_STEPS, ActivatePartition, DeactivatePartition, RestorePartitions
-from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetFunctionParams, SetVfParams, VgpuStep
+from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetFunctionParams, SetVfParams, StopFunction, VgpuStep
 from vgpuctl.agent.wire.tuning import TUNING_STEPS, SetComputeMode, SetEccMode, SetGpuClocks, SetPowerLimit
 from vgpuctl.agent.wire.values import dataclass
 
@@ -254,6 +254,7 @@ Step = Union[
     VgpuStep,
     SetVfParams,
     SetFunctionParams,
+    StopFunction,
     BindDriver,
     ResetFunction,
     HashRom,
@@ -285,6 +286,7 @@ STEPS = (
     *VGPU_STEPS,
     SetVfParams,
     SetFunctionParams,
+    StopFunction,
     BindDriver,
     ResetFunction,
     HashRom,

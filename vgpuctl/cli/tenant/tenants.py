@@ -81,9 +81,9 @@ def _plain_quota(use: "QuotaUse") -> str:
 
 
 def _quota(use: "QuotaUse", name: str, amount: Callable[[int], str]) -> str:
-    from vgpuctl.quota.resources import is_of_one
+    from vgpuctl.quota.resources import adds_up
 
-    if is_of_one(use.resource):
+    if not adds_up(use.resource):
         return f"{name} {'no limit' if use.limit is None else amount(use.limit)}"
     text = f"{name} {amount(use.used)} / {'no limit' if use.limit is None else amount(use.limit)}"
     if use.guaranteed is not None:

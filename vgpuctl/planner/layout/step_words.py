@@ -6,7 +6,7 @@ from typing import Any
 
 from vgpuctl.agent.wire.cdi import FILE, SetContainerGpus
 from vgpuctl.agent.wire.fabric import ActivatePartition, DeactivatePartition, RestorePartitions
-from vgpuctl.agent.wire.sharing import VGPU_STEPS, DeleteMdev, SetFunctionParams, SetVfParams, VgpuStep
+from vgpuctl.agent.wire.sharing import VGPU_STEPS, DeleteMdev, SetFunctionParams, SetVfParams, StopFunction, VgpuStep
 from vgpuctl.agent.wire.steps import (
     BindDriver,
     CreateGpuInstance,
@@ -84,6 +84,7 @@ WORDS: Mapping[type, Callable[[Any], str]] = {
     **dict.fromkeys(VGPU_STEPS, _vgpu),
     SetVfParams: lambda step: f"set {step.params} of the VF {step.address}",
     SetFunctionParams: lambda step: f"set {step.params} of {step.target}",
+    StopFunction: lambda step: f"stop the work of the VF {step.address}",
     BindDriver: lambda step: f"bind {', '.join(step.addresses)} to {step.driver or 'the driver that the kernel picks'}",
     ResetFunction: lambda step: f"reset {step.address}",
     HashRom: lambda step: f"read the ROM of {step.address}",

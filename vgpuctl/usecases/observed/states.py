@@ -14,7 +14,7 @@ from vgpuctl.model.states import SEAT_STATES, STATE_KINDS, UNKNOWN, StateKind, S
 from vgpuctl.model.units import MIB
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.volume import VolumeState
-from vgpuctl.quota.resources import Resource, is_of_one
+from vgpuctl.quota.resources import Resource, adds_up
 from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.attempts import Attempts, attempts_by_host
@@ -306,7 +306,7 @@ def _of_queue(session: Session, stored: _Stored) -> _Rows:
 
 def _of_quotas(session: Session) -> _Rows:
     for tenant in (one.name for one in session.tenants()):
-        for quota in (one for one in session.quotas(tenant) if not is_of_one(one.resource)):
+        for quota in (one for one in session.quotas(tenant) if adds_up(one.resource)):
             unit, size = _UNITS.get(quota.resource, ("count", 1))
             labels = (tenant, quota.resource, unit)
             if quota.limit is not None:

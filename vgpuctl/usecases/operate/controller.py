@@ -2,8 +2,9 @@
 """controller: keeps the store true and the queue served. Any number may run; each may die anywhere.
 
 It watches the hosts that it has claimed (watch_hosts.py, division.py) and, in rounds, ends VMs whose declared time is
-over, deletes kept disks whose time is over, repairs what dead runs left, settles the nodes of clusters and serves the
-queue (serve_queue.py). The store says what is to be done, and every step can be done again.
+over, deletes kept disks whose time is over, repairs what dead runs left, settles the nodes of clusters, answers VMs
+that take their neighbours' time of a GPU, and serves the queue (serve_queue.py). The store says what is to be done, and
+every step can be done again.
 """
 
 import threading
@@ -19,6 +20,7 @@ from vgpuctl.usecases.disk.kept_vms import delete_overdue
 from vgpuctl.usecases.node.settle_nodes import settle_nodes
 from vgpuctl.usecases.observed.unlisted_hosts import forget_unlisted
 from vgpuctl.usecases.operate.defrag_for_queue import QueueDefrag
+from vgpuctl.usecases.operate.over_promise import answer_over_promise
 from vgpuctl.usecases.operate.repair import repair
 from vgpuctl.usecases.operate.serve_queue import Served, hosts_when_empty, serve
 from vgpuctl.usecases.operate.watch_hosts import watching
@@ -81,6 +83,7 @@ def run_once(
     done += [Served(host, "forgotten: no inventory lists it") for host in forgotten]
     settled = settle_nodes(services, shutdown_timeout_s=shutdown_timeout_s, stop=stop)
     done += [Served(one.name, one.outcome) for one in settled]
+    done += answer_over_promise(services)
     with services.store.reading() as session:
         ordered = ordered_queue(session, session.now())
         settings = session.queue_settings()

@@ -2,13 +2,14 @@
 """Findings of the process that keeps the history: an event when one begins or ends, and metrics while it lasts."""
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgpuctl.model.event import EventFilter, Value
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FaultId, remedy_of
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.over_promise import OverPromise
 from vgpuctl.model.vm import printed_name
 from vgpuctl.scheduler.advice import contention, framebuffer_runs_out
 from vgpuctl.scheduler.advice.advice import MeasuredFault
@@ -60,7 +61,8 @@ class FindingsWatch:
     def look(self, store: Store, past: Past, now: float, leases: Sequence[Lease]) -> list[MeasuredFault]:
         """Look once; write an event for each finding that begins or ends. Raises one of PAST_PROBLEMS, StoreError.
 
-        A store that may only be read keeps no events.
+        Returns those to tell; of a VM whose tenant may take its neighbours' time, there is the event alone. A store
+        that may only be read keeps no events.
         """
         vgpus = tuple(read_vgpus(past, leases, now, _WINDOWS))
         found = find_all(MeasuredFleet(now=now, leases=tuple(leases), vgpus=vgpus))
@@ -77,13 +79,15 @@ class FindingsWatch:
                 kept.missed += 1
         over = [key for key, kept in self._open.items() if kept.missed >= _ENDS_AFTER]
         ended = [self._open.pop(key).finding for key in over]
+        with store.reading() as session:
+            policies = session.over_promise() if found or ended else {}
         if (begun or ended) and store.read_only_reason is None:
             with store.transaction() as session:
                 for one in begun:
-                    _tell(session, one, _BEGUN)
+                    _tell(session, one, _BEGUN, policies)
                 for one in ended:
-                    _tell(session, one, _OVER)
-        return found
+                    _tell(session, one, _OVER, policies)
+        return [one for one in found if _policy(one, policies) is not OverPromise.ALLOW]
 
     def _now_full(
         self, store: Store, full: Sequence[MeasuredFault], found: Sequence[MeasuredFault]
@@ -139,12 +143,18 @@ def _last_state(session: Session, one: MeasuredFault) -> Value:
     return told[-1].after.get("state") if told and told[-1].evidence.get("gpu") == one.gpu else _OVER
 
 
-def _tell(session: Session, one: MeasuredFault, state: str) -> None:
+def _policy(one: MeasuredFault, policies: Mapping[str, OverPromise]) -> OverPromise | None:
+    """What the tenant's policy says about a finding; None for a finding that it says nothing about."""
+    return policies.get(one.tenant, OverPromise.NOTIFY) if one.fault is FaultId.SHARE_STOLEN else None
+
+
+def _tell(session: Session, one: MeasuredFault, state: str, policies: Mapping[str, OverPromise]) -> None:
     """Write the event, unless the last one about the same says the same."""
     kind, subject = _KINDS[one.fault], printed_name(one.tenant, one.vm)
     last = _last_state(session, one)
     if last == state:
         return
+    policy = _policy(one, policies)
     session.add_event(
         kind,
         subject,
@@ -157,6 +167,7 @@ def _tell(session: Session, one: MeasuredFault, state: str) -> None:
             "finding": one.fault.value,
             **({"remedy": remedy_of(one.fault)} if state == _BEGUN else {}),
             "gpu": one.gpu,
+            **({} if policy is None else {"policy": str(policy)}),
             "victims": list(one.victims),
             **{name: round(value, 4) for name, value in one.figures.items() if math.isfinite(value)},
         },

@@ -168,6 +168,8 @@ def _open_function(machine: MachineFolder, state: State, function: str, domain: 
             )
         _move_to_vfio(drivers, state, function)
         domain.bound.append(function)
+    # vfio-pci resets a function when it is opened (Linux drivers/vfio/pci/vfio_pci_core.c).
+    state.stopped_vfs = [one for one in state.stopped_vfs if one != function]
     domain.functions.append(function)
 
 

@@ -14,14 +14,14 @@ from vgpuctl.cli.main import command as command_line
 
 _FREE = """
 accept advertise ageing alertmanager allowed_hosts begin chassis checksum cidr cloud_init_hostname
-cloud_init_network_config cloud_init_ssh_authorized_keys cloud_init_user_data cluster config data_disks database
-database_role disk_pool disk_size dns drain_timeout driver duration every exporter forwarded gateway group guaranteed
-guest_driver guest_driver_version guest_drivers guest_metrics guest_mps hold_for hostlist hugepages inventories
-join_ca_cert_hash join_kubeconfig join_munge_key join_server join_timeout join_token join_token_expires keep kernel
-kernel_command_line labels lease limit limits listen mac management max_downtime memory month named new_name nics node
-note objects older_than os_name params partition path pattern physical_network pool prefer_labels print_config
-programs prometheus prometheus_page reason replay require_labels required resume_file rights role rules runbooks
-serial server since size snapshot taints timeout until user vgpu_params volume way window workload zone
+cloud_init_network_config cloud_init_ssh_authorized_keys cloud_init_user_data cluster config cpu_limit data_disks
+database database_role disk_pool disk_size dns drain_timeout driver duration every exporter forwarded gateway group
+guaranteed guest_driver guest_driver_version guest_drivers guest_metrics guest_mps hold_for hostlist hugepages
+inventories join_ca_cert_hash join_kubeconfig join_munge_key join_server join_timeout join_token join_token_expires
+keep kernel kernel_command_line labels lease limit limits listen mac management max_downtime memory month named
+new_name nics node note objects older_than os_name params partition path pattern physical_network pool prefer_labels
+print_config programs prometheus prometheus_page reason replay require_labels required resume_file rights role rules
+runbooks serial server since size snapshot taints timeout until user vgpu_params volume way window workload zone
 """
 FREE = frozenset(_FREE.split())
 """Texts of a form of their own, and names of what the store does not have."""

@@ -10,6 +10,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.unit.fleet_factory import a40_host, leases_of, vm
 from vgpuctl.model.event import EventFilter
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.over_promise import OverPromise
+from vgpuctl.quota.limits import Quota
 from vgpuctl.scheduler.place import place
 from vgpuctl.store.store import Store, open_store
 from vgpuctl.telemetry.exposition import encode
@@ -93,6 +95,19 @@ def test_each_onset_and_each_end_is_one_event_over_restarts_and_processes(
     _fill(history, leases, 160, 180)
     watch.look(store, history, NOW + 60 * 180, leases)
     assert len(_events(store)) == 6
+
+
+def test_what_a_tenants_policy_allows_is_an_event_and_no_metric(
+    store: Store, history: History, leases: list[Lease]
+) -> None:
+    with store.transaction() as session:
+        session.add_tenant("acme")
+        session.set_quotas("acme", [Quota("over-promise", list(OverPromise).index(OverPromise.ALLOW))])
+    _fill(history, leases, -20, 0)
+    assert {one.vm for one in FindingsWatch().look(store, history, NOW, leases)} == {"leaks"}
+    with store.reading() as session:
+        (told,) = session.events(None, EventFilter(kinds=("contention-observed",)))
+    assert (told.after["state"], told.evidence["policy"]) == ("begun", "allow")
 
 
 def _use(history: History, lease: Lease, used_gib: dict[int, float]) -> None:

@@ -27,6 +27,8 @@ from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import existing_vgpus, kind_of
 from vgpuctl.sharing.offer import Refusal
 
+_ASK_TYPE = "ask for less, or for a larger type"
+_ASK_VF = "ask for less, or declare fewer VFs, longer slices (`vf_params`) or shorter ones of the PF (`pf_params`)"
 _ALL_SLICES = 7
 """Compute slices of a GPU that MIG can divide, where the catalogue has no table of the model (MIG user guide)."""
 
@@ -74,7 +76,7 @@ def compute_of(share: Share, gpu: Gpu, declared: Declared, beside: Collection[st
         part, why = part_of_vf(share.function, gpu, declared)
         if part is not None:
             return Compute(ComputeKind.AT_LEAST, part, part, why)
-        return _unpromised(Fraction(1, len(gpu.vfs)) if gpu.vfs else None, why)
+        return _unpromised(None, why)
     board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
     if catalog.is_mig_backed(share.profile):
         return _in_instance(share.profile, board)
@@ -158,7 +160,7 @@ def refuse_compute(
     return Refusal(
         Code.COMPUTE_PROMISE,
         f"it promises {share.profile} {found}, and {asked} asked for",
-        "ask for less, or for a larger type" if is_small else remedy,
+        (_ASK_VF if kind_of(share.sharing).takes is Takes.FUNCTION else _ASK_TYPE) if is_small else remedy,
     )
 
 

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A VM's share of an Intel card's time changes while it runs, and its VF is as before when it is deleted."""
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import yaml
 
 import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
@@ -226,3 +228,58 @@ def test_a_vm_over_its_promise_is_stopped_until_its_next_start(
     operator.does("restart-vm", "web", *ACME, "--timeout", "0")
     (listed,) = operator.json("list-vms")
     assert listed["vm"]["problem"] is None and machine(fleet, HOST).state().stopped_vfs == []
+
+
+LAYOUT: dict[str, Any] = {
+    "version": 1,
+    "gpus": [
+        {
+            "match": {"board": "Flex 170"},
+            "kind": "vf",
+            "count": 4,
+            "vf_params": ["exec_quantum_ms=20", "preempt_timeout_us=5000"],
+            "pf_params": ["exec_quantum_ms=20", "preempt_timeout_us=5000"],
+        }
+    ],
+}
+
+
+def test_declared_slices_are_a_promise_that_no_vm_can_break(operator: Operator) -> None:
+    """Last, since the card has other VFs then."""
+    wanted = ("--gpu", "vf,compute>=16%")
+    refused = operator.run("create-vm", "web", *ACME, *SIZE, *wanted)
+    assert refused.code and "(compute-promise)" in refused.err and "vf_params" in refused.err
+    folder = operator.inventory if operator.inventory.is_dir() else operator.inventory.parent
+    variables = folder / "host_vars" / f"{HOST}.yml"
+    variables.parent.mkdir(exist_ok=True)
+    variables.write_text(yaml.safe_dump({"vgpu": LAYOUT}))
+    try:
+        operator.does("apply-hosts", "--disrupt", "--no-boot")
+        assert json.loads(operator.run("check-hosts", "--json").out)[0]["plan"]["differences"] == []
+        operator.does("list-gpus", "--refresh")
+        operator.does("create-vm", "web", *ACME, *SIZE, *wanted)
+        checked = json.loads(operator.run("check-vm", "web", *ACME, "--json").out)
+        (row,) = [one for one in checked["findings"] if one["row"] == "compute-promise"]
+        assert (row["verdict"], "16.6% of the GPU's time" in row["seen"]) == ("kept", True), row
+        for own in ("exec_quantum_ms=40", "preempt_timeout_us=0"):
+            longer = operator.run("create-vm", "greedy", *ACME, *SIZE, "--gpu", "vf", "--vgpu-param", own)
+            assert longer.code and "gives each VF" in longer.err, longer.err
+        operator.does("create-vm", "greedy", *ACME, *SIZE, "--gpu", "vf", "--vgpu-param", "exec_quantum_ms=5")
+        longer = operator.run("resize-vm", "greedy", *ACME, "--vgpu-param", "exec_quantum_ms=40")
+        assert longer.code and "gives each VF exec_quantum_ms=20" in longer.err
+        refused = operator.run("create-vm", "both", *ACME, *SIZE, *wanted, "--vgpu-param", "exec_quantum_ms=5")
+        assert refused.code and "contradicts the compute time" in refused.err
+        LAYOUT["gpus"][0]["vf_params"][0] = "exec_quantum_ms=10"
+        variables.write_text(yaml.safe_dump({"vgpu": LAYOUT}))
+        assert "exec_quantum_ms=20, declared exec_quantum_ms=10" in operator.run("check-hosts").out
+        done = operator.json("apply-hosts", "--no-boot")["hosts"][0]
+        assert done["changed"] == 4, "while both VMs run"
+        shown = operator.run("check-vm", "greedy", *ACME, "--json").out
+        assert "exec_quantum_ms=5" in shown, "a VM's own value stays"
+    finally:
+        operator.delete_all_vms()
+        LAYOUT["gpus"][0]["vf_params"][:] = ["exec_quantum_ms=0", "preempt_timeout_us=0"]
+        LAYOUT["gpus"][0]["pf_params"][:] = ["exec_quantum_ms=0", "preempt_timeout_us=0"]
+        variables.write_text(yaml.safe_dump({"vgpu": LAYOUT}))
+        operator.does("apply-hosts", "--no-boot")
+        variables.unlink()

@@ -206,3 +206,29 @@ def test_faults_reach_every_tool(ask: Ask) -> None:
     assert answers[4] == pynvml.NVML_ERROR_GPU_IS_LOST
     assert "Unable to determine the device handle for gpu 1: GPU is lost" in answers[5][1]
     assert answers[7] == [0, "NVIDIA A40, Enabled\n"]
+
+
+def test_settings_of_a_card_by_pynvml_are_what_nvidia_smi_shows(ask: Ask) -> None:
+    """The power limit counts at once; a reset commits ECC and forgets the rest."""
+    fields = "power.limit,ecc.mode.current,ecc.mode.pending,compute_mode"
+    query = ["smi", "-i", "1", f"--query-gpu={fields}", "--format=csv,noheader"]
+    answers = ask(
+        ["keep", "gpu", f'nvmlDeviceGetHandleByPciBusId("{_A40}")'],
+        ["nvml", "nvmlDeviceSetPowerManagementLimit(gpu, 200000)"],
+        ["nvml", "nvmlDeviceSetPowerManagementLimit(gpu, 900000)"],
+        ["nvml", "nvmlDeviceSetGpuLockedClocks(gpu, 1200, 1695)"],
+        ["nvml", "nvmlDeviceGetClockInfo(gpu, NVML_CLOCK_SM)"],
+        ["nvml", "nvmlDeviceSetComputeMode(gpu, 3)"],
+        ["nvml", "nvmlDeviceSetEccMode(gpu, 0)"],
+        query,
+        ["closed", "nvidia-smi", "--gpu-reset", "-i", "1"],
+        query,
+        ["nvml", "nvmlDeviceGetClockInfo(gpu, NVML_CLOCK_SM)"],
+        ["nvml", "nvmlDeviceSetEccMode(gpu, 1)"],
+        ["closed", "nvidia-smi", "--gpu-reset", "-i", "1"],
+    )
+    assert answers[2] == pynvml.NVML_ERROR_INVALID_ARGUMENT
+    assert answers[4] == 1200
+    assert answers[7] == [0, "200.00 W, Enabled, Disabled, Exclusive_Process\n"]
+    assert answers[9] == [0, "300.00 W, Disabled, Disabled, Default\n"]
+    assert answers[10] == 210

@@ -66,7 +66,7 @@ static void shorten(char *name, size_t room)
 static void summarise(const struct device *device)
 {
 	nvmlMemory_v2_t memory = { .version = NVML_STRUCT_VERSION(nvmlMemory_v2_t, 2) };
-	unsigned int temperature = 0, power = 0, limit = 0, mig = 0, pending = 0, ecc[2];
+	unsigned int temperature = 0, power = 0, limit = 0, mig = 0, pending = 0, compute = 0, ecc[2];
 	char name[96] = "ERR!", errors[24] = "N/A", load[16] = "N/A", mode[16] = "N/A";
 	unsigned long long count;
 	nvmlUtilization_t utilization;
@@ -75,6 +75,7 @@ static void summarise(const struct device *device)
 	shorten(name, 25);
 	nvmlDeviceGetMemoryInfo_v2(device->handle, &memory);
 	nvmlDeviceGetTemperature(device->handle, 0, &temperature);
+	nvmlDeviceGetComputeMode(device->handle, &compute);
 	nvmlDeviceGetPowerUsage(device->handle, &power);
 	nvmlDeviceGetPowerManagementLimit(device->handle, &limit);
 	if (nvmlDeviceGetEccMode(device->handle, &ecc[0], &ecc[1]) == NVML_SUCCESS && ecc[0] &&
@@ -85,8 +86,9 @@ static void summarise(const struct device *device)
 	if (nvmlDeviceGetMigMode(device->handle, &mig, &pending) == NVML_SUCCESS)
 		snprintf(mode, sizeof(mode), "%s%s", mig ? "Enabled" : "Disabled", mig == pending ? "" : "*");
 	printf("|%4u  %-25s      Off |   %s Off | %20s |\n", device->index, name, device->bus_id, errors);
-	printf("| N/A%5uC    P8%15uW / %4uW | %7lluMiB / %6lluMiB |%8s      Default |\n", temperature,
-	       power / 1000, limit / 1000, memory.used >> 20, memory.total >> 20, load);
+	printf("| N/A%5uC    P8%15uW / %4uW | %7lluMiB / %6lluMiB |%8s %12s |\n", temperature,
+	       power / 1000, limit / 1000, memory.used >> 20, memory.total >> 20, load,
+	       compute == 3 ? "E. Process" : compute ? "Prohibited" : "Default");
 	printf("|                                         |                        | %20s |\n", mode);
 	puts("+-----------------------------------------+------------------------+----------------------+");
 }

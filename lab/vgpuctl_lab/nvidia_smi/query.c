@@ -176,7 +176,7 @@ static nvmlReturn_t read_compute_mode(struct row *row)
 	unsigned int mode = 0;
 	nvmlReturn_t ret = nvmlDeviceGetComputeMode(row->device->handle, &mode);
 
-	return put(row, ret, mode ? "Prohibited" : "Default", 0);
+	return put(row, ret, mode == 3 ? "Exclusive_Process" : mode ? "Prohibited" : "Default", 0);
 }
 
 static nvmlReturn_t read_mig(struct row *row)

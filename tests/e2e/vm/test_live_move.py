@@ -19,7 +19,9 @@ from tests.e2e.small_vms import ACME, SEEDED, SIZE, operator, trust_network
 from tests.e2e.witness import FleetWitness
 from tests.kubernetes_api import KubernetesApi
 from tests.lab.simulated_fixtures import machine
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import MUST_RESTART, RESTARTING
+from vgpuctl.store.store import open_store
 from vgpuctl_lab.simulated.machine.domains import QEMU_LOGS
 
 __all__ = ["api", "operator", "pool"]
@@ -71,6 +73,34 @@ def test_a_running_vm_moves_with_everything_and_is_never_stopped(
     assert operator.json("list-reservations") == operator.json("repair") == []
     operator.does(*DELETE)
     assert fleet_witness.state() == before
+
+
+def test_the_controller_moves_a_vm_that_takes_its_neighbours_time_where_its_tenant_says_so(operator: Operator) -> None:
+    (made,) = operator.json(*CREATE)
+    source, (lease,) = made["vm"]["host"], made["leases"]
+    operator.does("set-quota", "acme", "over-promise=move")
+    with open_store(operator.database) as store, store.transaction() as session:
+        session.add_event(
+            EventKind.CONTENTION_OBSERVED,
+            "acme/web",
+            tenant="acme",
+            host=source,
+            after={"state": "begun"},
+            evidence={"gpu": lease["share"]["gpu"], "victims": ["acme/other"]},
+        )
+    try:
+        for _round in range(2):
+            operator.does("controller", "--once")
+        (answer,) = operator.json("list-events", "--kind", "over-promise-answered")
+        (listed,) = operator.json("list-vms", "--refresh")
+        target = listed["vm"]["host"]
+        assert (listed["observed"], target != source) == ("running", True)
+        assert answer["after"] == {"policy": "move", "outcome": "moved"}
+        assert (answer["detail"], answer["evidence"]["victims"]) == (f"from {source} to {target}", ["acme/other"])
+        assert operator.json("list-events", "--kind", "vm-stopped") == []
+    finally:
+        operator.does("set-quota", "acme", "over-promise=none")
+        operator.does(*DELETE)
 
 
 def test_an_upgrade_says_how_vms_leave_their_hosts(operator: Operator) -> None:

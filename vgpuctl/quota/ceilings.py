@@ -49,7 +49,7 @@ def refuse_contradiction(quotas: Iterable[Quota]) -> None:
         if one.guaranteed is not None and not adds_up(one.resource):
             raise UsageError(
                 f"{one.resource} cannot be guaranteed: nothing of it adds up",
-                hint="guarantee compute time with `--gpu '…,compute>=25%'` of the VM",
+                hint="a guarantee is of an amount that the tenant's VMs use together, such as framebuffer",
             )
     for ceiling in ceilings_of(found):
         if ceiling.most is not None and ceiling.usual is not None and ceiling.usual > ceiling.most:

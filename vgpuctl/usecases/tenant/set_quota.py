@@ -10,7 +10,7 @@ from vgpuctl.model.preemption import PreemptMode, Reclaim, TenantPolicy
 from vgpuctl.model.times import format_duration
 from vgpuctl.quota.ceilings import above, ceilings_of, describe_above, refuse_contradiction
 from vgpuctl.quota.limits import Quota, changed
-from vgpuctl.quota.resources import EACH, format_amount
+from vgpuctl.quota.resources import EACH, adds_up, format_amount
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.known_profiles import refuse_unknown_resources
 from vgpuctl.usecases.running.services import Services
@@ -138,7 +138,8 @@ def _amounts(quota: Quota) -> str:
 
 def describe_quota(quota: Quota) -> str:
     """A quota in a few words: `framebuffer up to 96 GiB, 48 GiB guaranteed`."""
-    parts = [] if quota.limit is None else [f"up to {format_amount(quota.resource, quota.limit)}"]
+    up_to = "up to " if adds_up(quota.resource) else ""
+    parts = [] if quota.limit is None else [f"{up_to}{format_amount(quota.resource, quota.limit)}"]
     if quota.guaranteed is not None:
         parts.append(f"{format_amount(quota.resource, quota.guaranteed)} guaranteed")
     return f"{quota.resource} {', '.join(parts)}"

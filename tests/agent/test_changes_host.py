@@ -7,7 +7,8 @@ import pytest
 
 from tests.agent.kernel import FakeKernel, add_program, make, problem, take
 from vgpuctl.agent.dispatch import read_facts
-from vgpuctl.agent.wire.facts import HugepageFacts, ServiceFacts
+from vgpuctl.agent.wire.facts import ServiceFacts
+from vgpuctl.agent.wire.memory import HugepageFacts
 from vgpuctl.agent.wire.steps import SetHugepages, SetServiceActive
 
 POOL = "/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages"

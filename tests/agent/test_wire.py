@@ -13,16 +13,15 @@ from vgpuctl.agent.wire.facts import (
     GpuInstance,
     Holder,
     HostFacts,
-    HugepageFacts,
     Mdev,
     MigFacts,
     MigProfileFacts,
-    NumaNode,
     SchedulerFacts,
     ServiceFacts,
     VgpuType,
     VirtualFunction,
 )
+from vgpuctl.agent.wire.memory import HugepageFacts, NumaNode
 from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import (

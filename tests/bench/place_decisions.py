@@ -15,7 +15,8 @@ from dataclasses import replace
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import host, lease
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import HostFacts, NumaNode
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.memory import NumaNode
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import Footprint

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 from tests.unit.emulated_gpu import EmulatedGpu, with_audio
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu, HostFacts, HugepageFacts, NumaNode
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.memory import HugepageFacts, NumaNode
 from vgpuctl.model.constraints import NO_CONSTRAINTS, Constraints
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.guest_memory import GuestMemory

@@ -5,7 +5,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from vgpuctl.agent.wire.decode import WireError
-from vgpuctl.agent.wire.facts import FabricFacts, Gpu, GpuTopology, HostFacts, NumaNode
+from vgpuctl.agent.wire.facts import FabricFacts, Gpu, GpuTopology, HostFacts
+from vgpuctl.agent.wire.memory import NumaNode
 from vgpuctl.agent.wire.migration import LONGEST_METADATA, GpuMigration
 
 _ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[01][0-9a-f]\.[0-7]")

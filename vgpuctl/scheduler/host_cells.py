@@ -11,7 +11,8 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from itertools import chain, islice
 from typing import NamedTuple, TypeVar
 
-from vgpuctl.agent.wire.facts import HostFacts, HugepageFacts, NumaNode
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.memory import HugepageFacts, NumaNode
 from vgpuctl.model.host_constraints import CpuRatio
 from vgpuctl.model.numa import NumaCell
 from vgpuctl.model.placement import CellPromise, HostCapacity

@@ -5,7 +5,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
-from vgpuctl.agent.wire.facts import HostFacts, HugepageFacts, NumaNode
+from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.memory import HugepageFacts, NumaNode
 from vgpuctl.model.numa import Footprint, NumaCell
 from vgpuctl.model.placement import CellPromise, HostCapacity
 from vgpuctl.scheduler.host_cells import ORDINARY, cpu_numbers, guest_cells, is_pool, pool_number

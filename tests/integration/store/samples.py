@@ -12,10 +12,10 @@ from vgpuctl.agent.wire.facts import (
     Holder,
     HostFacts,
     Mdev,
-    NumaNode,
     VgpuType,
     VirtualFunction,
 )
+from vgpuctl.agent.wire.memory import NumaNode
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.disk import DiskRequest
 from vgpuctl.model.gpu_request import GpuRequest, parse_gpu_request

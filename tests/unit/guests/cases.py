@@ -3,7 +3,8 @@
 
 from dataclasses import replace
 
-from vgpuctl.agent.wire.facts import Gpu, GuestFirmware, HostFacts, NumaNode
+from vgpuctl.agent.wire.facts import Gpu, GuestFirmware, HostFacts
+from vgpuctl.agent.wire.memory import NumaNode
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.guests.domain.disk_view import BackingView, DiskView
 from vgpuctl.guests.domain.view import DomainView, domain_view

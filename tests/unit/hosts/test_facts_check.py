@@ -7,7 +7,8 @@ import pytest
 
 from tests.unit.fleet_factory import a40_host
 from vgpuctl.agent.wire.decode import WireError
-from vgpuctl.agent.wire.facts import FabricFacts, GpuTopology, NumaNode, NvLinks
+from vgpuctl.agent.wire.facts import FabricFacts, GpuTopology, NvLinks
+from vgpuctl.agent.wire.memory import NumaNode
 from vgpuctl.agent.wire.migration import LONGEST_METADATA, GpuMigration, VgpuMigration
 from vgpuctl.hosts.facts_check import check_facts
 

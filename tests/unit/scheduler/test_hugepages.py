@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.fleet_factory import GIB, a40_host, leases_of, numa_host, taking, vm
-from vgpuctl.agent.wire.facts import HugepageFacts
+from vgpuctl.agent.wire.memory import HugepageFacts
 from vgpuctl.errors import UsageError
 from vgpuctl.model.guest_memory import format_page_size, parse_page_size
 from vgpuctl.model.placement import HostCapacity, Placement, Rejection

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.unit.fleet_factory import GIB, a40_host, host, leases_of, numa_host, taking, vm
-from vgpuctl.agent.wire.facts import NumaNode
+from vgpuctl.agent.wire.memory import NumaNode
 from vgpuctl.errors import NoCapacity
 from vgpuctl.model.host_constraints import CpuRatio, HostConstraints
 from vgpuctl.model.lease import Lease

@@ -5,7 +5,7 @@ import re
 from typing import Tuple
 
 from vgpuctl.agent.host import Host
-from vgpuctl.agent.wire.facts import HugepageFacts
+from vgpuctl.agent.wire.memory import HugepageFacts
 from vgpuctl.agent.wire.mounts import read_hugetlbfs_sizes
 
 FOLDER = "/sys/kernel/mm/hugepages"

@@ -7,7 +7,7 @@ from typing import Dict, List, Optional, Set, Tuple
 from vgpuctl.agent.facts import hugepages
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.facts import NumaNode
+from vgpuctl.agent.wire.memory import NumaNode
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 _NODES = "/sys/devices/system/node"

@@ -10,6 +10,7 @@ from typing import Optional, Tuple
 from vgpuctl.agent.wire.boot import BootFacts, Installed
 from vgpuctl.agent.wire.cdi import CdiFacts
 from vgpuctl.agent.wire.fabric import FabricManagerFacts
+from vgpuctl.agent.wire.memory import HugepageFacts, NumaNode
 from vgpuctl.agent.wire.migration import GpuMigration
 from vgpuctl.agent.wire.ovn import OvnFacts
 from vgpuctl.agent.wire.pki import MoveCertificates
@@ -341,20 +342,6 @@ class ServiceFacts:
 
 
 @dataclass(frozen=True)
-class HugepageFacts:
-    """The pool of one huge page size, over all NUMA nodes.
-
-    is_mounted: True if a hugetlbfs of this page size is mounted, without which libvirt gives no guest such pages; None
-    when the agent did not look, as for the pools of single nodes.
-    """
-
-    size_kib: int
-    total: int
-    free: int
-    is_mounted: Optional[bool] = None
-
-
-@dataclass(frozen=True)
 class GuestFirmware:
     """One UEFI build for q35 guests, as its descriptor in QEMU's firmware folders tells.
 
@@ -368,22 +355,6 @@ class GuestFirmware:
     code: str = ""
     variables_format: str = "raw"
     variables_bytes: int = 0
-
-
-@dataclass(frozen=True)
-class NumaNode:
-    """One NUMA node of the host. cpus: a kernel CPU list, empty for a node of memory alone (CXL, a GPU's memory).
-
-    memory_available_mib: about what a program could get there, None when the kernel does not tell. hugepages: its part
-    of the pools. cores: a kernel CPU list of the threads of each core that has several, `0,32`.
-    """
-
-    number: int
-    cpus: str
-    memory_mib: int
-    memory_available_mib: Optional[int] = None
-    hugepages: Tuple[HugepageFacts, ...] = ()
-    cores: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

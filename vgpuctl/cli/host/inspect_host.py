@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any, NotRequired, TypedDict
 
 import click
 
-from vgpuctl.agent.wire.facts import Gpu, GpuTopology, HostFacts, NumaNode, NvLinks
+from vgpuctl.agent.wire.facts import Gpu, GpuTopology, HostFacts, NvLinks
+from vgpuctl.agent.wire.memory import NumaNode
 from vgpuctl.cli.options import options
 from vgpuctl.cli.shown.json_output import JsonOutput, WithFields
 from vgpuctl.cli.shown.output import print_line

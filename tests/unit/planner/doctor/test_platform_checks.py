@@ -6,7 +6,8 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.planner.doctor.test_checks import a40, seen
-from vgpuctl.agent.wire.facts import GuestFirmware, HugepageFacts
+from vgpuctl.agent.wire.facts import GuestFirmware
+from vgpuctl.agent.wire.memory import HugepageFacts
 from vgpuctl.model.layout import HostLayout
 from vgpuctl.planner.doctor import Examined, Severity, examine
 

@@ -16,7 +16,6 @@ from vgpuctl.agent.wire.facts import (
     GpuInstance,
     Holder,
     HostFacts,
-    HugepageFacts,
     Mdev,
     MigFacts,
     SchedulerFacts,
@@ -24,6 +23,7 @@ from vgpuctl.agent.wire.facts import (
     VgpuType,
     VirtualFunction,
 )
+from vgpuctl.agent.wire.memory import HugepageFacts
 from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfProfile
 from vgpuctl.agent.wire.steps import (
     BindDriver,

@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Facts of a host's memory: its NUMA nodes and huge pages. Python 3.9, standard library only."""
+
+from typing import Optional, Tuple
+
+from vgpuctl.agent.wire.values import dataclass
+
+
+@dataclass(frozen=True)
+class HugepageFacts:
+    """The pool of one huge page size, over all NUMA nodes.
+
+    is_mounted: True if a hugetlbfs of this page size is mounted, without which libvirt gives no guest such pages; None
+    when the agent did not look, as for the pools of single nodes.
+    """
+
+    size_kib: int
+    total: int
+    free: int
+    is_mounted: Optional[bool] = None
+
+
+@dataclass(frozen=True)
+class NumaNode:
+    """One NUMA node of the host. cpus: a kernel CPU list, empty for a node of memory alone (CXL, a GPU's memory).
+
+    memory_available_mib: about what a program could get there, None when the kernel does not tell. hugepages: its part
+    of the pools. cores: a kernel CPU list of the threads of each core that has several, `0,32`.
+    """
+
+    number: int
+    cpus: str
+    memory_mib: int
+    memory_available_mib: Optional[int] = None
+    hugepages: Tuple[HugepageFacts, ...] = ()
+    cores: Tuple[str, ...] = ()

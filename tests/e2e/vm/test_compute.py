@@ -65,6 +65,7 @@ def test_a_scheduler_that_is_gone_breaks_the_row_and_keeps_the_vm_from_starting_
     operator.does("stop-vm", "web", *ACME, *FORCED)
     refused = operator.run("start-vm", "web", *ACME)
     assert refused.code and "guaranteed is asked for" in refused.err
+    assert "vgpuctl plan-hosts --limit" in refused.err and "free the device" not in refused.err
     operator.does("apply-hosts")
     operator.does("start-vm", "web", *ACME)
     assert rows(operator)[0]["verdict"] == "kept"

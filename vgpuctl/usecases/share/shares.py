@@ -121,11 +121,12 @@ def refuse_other_card(vm: Vm, leases: Sequence[Lease], facts: HostFacts) -> None
             raise _not_startable(lease, reason)
 
 
-def _not_startable(lease: Lease, reason: str) -> StateError:
+def _not_startable(lease: Lease, reason: str, remedy: str | None = None) -> StateError:
+    if remedy is None:
+        remedy = f"free the device (`vgpuctl list-gpus --limit {lease.host}` shows who has it, or why it is closed)"
     return StateError(
         f"{lease.tenant}/{lease.vm_name} cannot start with {describe_share(lease)} of {lease.host}: {reason}",
-        hint=f"free the device (`vgpuctl list-gpus --limit {lease.host}` shows who has it, or why it is closed),"
-        f" or let the VM be placed anew: vgpuctl stop-vm {lease.tenant}/{lease.vm_name} --hold release",
+        hint=f"{remedy}, or let the VM be placed anew: vgpuctl stop-vm {lease.tenant}/{lease.vm_name} --hold release",
     )
 
 
@@ -147,7 +148,8 @@ def refuse_unsuitable(vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: 
     for lease in leases:
         missing = check_compute(lease.share, wanted.get(lease.index), facts, rules)
         if missing is not None:
-            raise _not_startable(lease, missing)
+            remedy = f"`vgpuctl plan-hosts --limit {lease.host}` compares the GPU's scheduler with its layout"
+            raise _not_startable(lease, missing, remedy)
         refusal = refuse_terms(lease.share, facts, rules, terms_of(vm.as_known))
         if refusal is not None:
             name, without = vm.printed_name, ""

@@ -6,11 +6,11 @@ bursts; a card that is asked for more than it has gives its time in proportion. 
 Each run places the same VMs by `least-utilised@70`. It differs in how many moves of `rebalance --above 70` an hour has.
 A host refuses a VM in a part of the cases.
 
-The judge does not use the scheduler: every five minutes it goes by the true demand of the last quarter of an hour and
+The judge does not use the scheduler: after each reading it goes by the true demand of the last quarter of an hour and
 the rules of an A40 (vGPUs of one size, 48 GiB). It counts the times at which any card is above 70 %, and one of its VMs
 fits on another card that stays at 70 % or below with it.
 
-The last line is JSON: `python -m tests.proof.week [--hosts 40] [--days 7] [--seed 1] [--moves-per-hour 0 8 20]`
+The last line is JSON: `python -m tests.proof.week [--hosts 40] [--days 7] [--seed 1] [--step 5]`
 """
 
 import argparse
@@ -43,8 +43,8 @@ from vgpuctl.sharing.kinds import kind_of
 
 ABOVE = 70.0
 POLICY = parse_policy("least-utilised@70")
-STEP, JUDGED, HOUR, DAY = 5, 15, 60, 1440
-"""Minutes: between readings, that the judge looks back, and of an hour and a day."""
+JUDGED, HOUR, DAY = 15, 60, 1440
+"""Minutes that the judge looks back, of an hour and of a day."""
 
 REFUSED = 0.15
 """Part of the pairs of VM and host that the host refuses."""
@@ -87,8 +87,9 @@ KINDS = (
 class Demand:
     """What one VM wants of its GPU, step by step: the day of its kind, slow noise, bursts."""
 
-    def __init__(self, kind: Kind, seed: int) -> None:
-        self._kind, self._dice = kind, random.Random(seed)
+    def __init__(self, kind: Kind, seed: int, step: int) -> None:
+        self._kind, self._dice, self._step = kind, random.Random(seed), step
+        self._kept = 0.9 ** (step / 5)
         self._scale = self._dice.lognormvariate(0.0, 0.35)
         self._late_h = self._dice.gauss(0.0, 1.0)
         self._drift = 0.0
@@ -104,8 +105,8 @@ class Demand:
             is_weekend = minute // DAY % 7 >= 5
             part = math.exp(-0.5 * (away / kind.width_h) ** 4) * (0.25 if is_weekend else 1.0)
             mean = kind.low + (kind.high - kind.low) * part
-        self._drift = 0.9 * self._drift + math.sqrt(1 - 0.9**2) * dice.gauss(0.0, kind.noise)
-        if minute > self._burst_until and dice.random() < kind.burst * STEP / HOUR:
+        self._drift = self._kept * self._drift + math.sqrt(1 - self._kept**2) * dice.gauss(0.0, kind.noise)
+        if minute > self._burst_until and dice.random() < kind.burst * self._step / HOUR:
             self._burst_until, self._burst = minute + int(dice.uniform(10, 60)), dice.uniform(1.5, 2.5)
         burst = self._burst if minute <= self._burst_until else 1.0
         return min(1.0, max(0.0, mean * self._scale * burst * math.exp(self._drift) * dice.lognormvariate(0, 0.05)))
@@ -130,9 +131,14 @@ class RunningVm:
     lease: Lease
     demand: Demand
     begun_at: int
-    readings: deque[tuple[float, float, float]] = field(default_factory=lambda: deque(maxlen=HOUR // STEP))
-    wants: deque[float] = field(default_factory=lambda: deque(maxlen=JUDGED // STEP))
+    step: int
+    readings: deque[tuple[float, float, float]] = field(default_factory=deque)
+    wants: deque[float] = field(default_factory=deque)
     last_load: ShareLoad = field(default_factory=ShareLoad)
+
+    def __post_init__(self) -> None:
+        self.readings = deque(maxlen=HOUR // self.step)
+        self.wants = deque(maxlen=JUDGED // self.step)
 
     @property
     def mean_wanted(self) -> float:
@@ -203,16 +209,16 @@ def arrivals(hosts: int, days: int, fill: float, seed: int) -> list[Arrival]:
 class Week:
     """One run. moves_per_hour: 0 for none."""
 
-    def __init__(self, hosts: int, moves_per_hour: int, seed: int, above: float = ABOVE) -> None:
+    def __init__(self, hosts: int, moves_per_hour: int, seed: int, above: float = ABOVE, step: int = 5) -> None:
         self._capacities = tuple(
             host(f"gpu{number:02d}", _card("0000:41:00.0"), _card("0000:51:00.0"), cpus=256, memory_mib=1024 * GIB)
             for number in range(hosts)
         )
         self._cards = [(one.name, gpu.address) for one in self._capacities for gpu in one.facts.gpus]
-        self._seed, self._per_hour, self._above = seed, moves_per_hour, above
+        self._seed, self._per_hour, self._above, self._step = seed, moves_per_hour, above, step
         self._vms: dict[str, RunningVm] = {}
         self._readings: dict[Place, deque[tuple[float, float, float]]] = {
-            one: deque(maxlen=HOUR // STEP) for one in self._cards
+            one: deque(maxlen=HOUR // step) for one in self._cards
         }
         self._moved_at: deque[int] = deque()
         self.tally = Tally()
@@ -220,16 +226,16 @@ class Week:
     def play(self, stream: Sequence[Arrival], minutes: int) -> Tally:
         """Let the time pass."""
         waiting = deque(stream)
-        for minute in range(0, minutes, STEP):
+        for minute in range(0, minutes, self._step):
             for name in [name for name, one in self._vms.items() if one.arrival.until <= minute]:
                 del self._vms[name]
             while waiting and waiting[0].at <= minute:
                 self._place(waiting.popleft(), minute)
             self._use(minute)
-            if minute >= 2 * HOUR:
+            if minute >= 2 * HOUR:  # before the moves that answer to this reading: what just began counts a step
                 self._judge()
             if self._per_hour:
-                self._balance(minute + STEP)
+                self._balance(minute + self._step)
         return self.tally
 
     def _by_card(self) -> dict[Place, list[RunningVm]]:
@@ -274,10 +280,10 @@ class Week:
         if placement is None:
             self.tally.refused += 1
             return
-        demand = Demand(arrival.kind, hash_of(self._seed, arrival.name))
+        demand = Demand(arrival.kind, hash_of(self._seed, arrival.name), self._step)
         guess = ShareLoad(kinds.get(arrival.kind.profile, 100 * arrival.kind.size_gib / 48))
         lease = _lease(arrival.name, placement)
-        self._vms[arrival.name] = RunningVm(arrival, request, lease, demand, minute, last_load=guess)
+        self._vms[arrival.name] = RunningVm(arrival, request, lease, demand, minute, self._step, last_load=guess)
 
     def _balance(self, minute: int) -> None:
         """One run of `rebalance --above`, with what the budget of the hour leaves."""
@@ -366,9 +372,11 @@ def refuses(seed: int, vm: str, host_name: str) -> bool:
     return random.Random(f"{seed} {vm} {host_name}").random() < REFUSED
 
 
-def run(hosts: int, days: int, seed: int, fill: float, moves_per_hour: int, above: float = ABOVE) -> Tally:
+def run(
+    hosts: int, days: int, seed: int, fill: float, moves_per_hour: int, above: float = ABOVE, step: int = 5
+) -> Tally:
     """One week of one fleet."""
-    return Week(hosts, moves_per_hour, seed, above).play(arrivals(hosts, days, fill, seed), days * DAY)
+    return Week(hosts, moves_per_hour, seed, above, step).play(arrivals(hosts, days, fill, seed), days * DAY)
 
 
 def main() -> int:
@@ -380,11 +388,12 @@ def main() -> int:
     parser.add_argument("--fill", type=float, default=0.6, help="part of the framebuffer that VMs want in the mean")
     parser.add_argument("--moves-per-hour", type=int, nargs="+", default=[0, 8, 20], help="budgets, 0 for no moves")
     parser.add_argument("--above", type=float, default=ABOVE, help="--above of rebalance; the judge stays at 70 %%")
+    parser.add_argument("--step", type=int, default=5, choices=(1, 3, 5), help="minutes between readings, and plans")
     given = parser.parse_args()
     figures = {}
     for budget in given.moves_per_hour:
         began = time.process_time()
-        tally = run(given.hosts, given.days, given.seed, given.fill, budget, given.above)
+        tally = run(given.hosts, given.days, given.seed, given.fill, budget, given.above, given.step)
         found = figures[str(budget)] = tally.as_json()
         spent_s = round(time.process_time() - began)
         print(

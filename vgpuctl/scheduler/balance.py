@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from statistics import fmean, pstdev
+from statistics import fmean
 
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.numa import NO_FOOTPRINT
@@ -57,8 +57,9 @@ def share_load(samples: Iterable[tuple[float, float]], now: float) -> ShareLoad 
     recent = [part for age_s, part in found if age_s <= RECENT_S]
     if len(recent) < FEWEST_SAMPLES:
         return None
-    percent = 100 * fmean(recent)
-    return ShareLoad(percent, max(_LEAST_DEVIATION * percent, 100 * pstdev(part for _, part in found)))
+    percent, mean = 100 * fmean(recent), fmean(part for _, part in found)
+    variance = fmean((part - mean) ** 2 for _, part in found)
+    return ShareLoad(percent, max(_LEAST_DEVIATION * percent, 100 * math.sqrt(variance)))
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,6 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.operate.serve_queue import Served
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.share.shares import take_steps
 from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, move_vm
 from vgpuctl.usecases.vm.resize_vm import NewSize, ResizeOptions, resize_vm
 
@@ -121,7 +120,7 @@ def _stop(services: Services, vm: Vm, finding: Event) -> tuple[str, str]:
     """Stop the work of the VF. The VM runs on without a GPU until it is started again, and says so."""
     share, _gpu = _vf(services, vm, finding)
     with operation(services, "over-promise", vm):
-        take_steps(services.host(vm.host), [StopFunction(share.function)])
+        services.host(vm.host).agent.apply([StopFunction(share.function)])
         with services.store.transaction() as session:
             session.set_vm_state(
                 vm.uuid, VmState.RUNNING, f"the work of its VF was stopped, and it {MUST_RESTART}: {_REASON}"

@@ -70,6 +70,7 @@ RETURNS = [
         "usecases/layout/layout_run.py:_take_each",
         "usecases/layout/layout_run.py:_try_start_service",
         "usecases/layout/layout_run.py:_undo",
+        "usecases/operate/over_promise.py:_stop",
         on="agent",
     ),
     guarded(

@@ -9,7 +9,7 @@ from vgpuctl.sharing.kinds import VGPU_LAYOUTS, kind_of, vgpu_kind_on
 from vgpuctl.sharing.offer import Answer, Offer, Refusal, ShareRequest
 from vgpuctl.sharing.partition_rules import refuse_partition
 from vgpuctl.sharing.refusals import declared_otherwise, refuse_labels
-from vgpuctl.sharing.types_together import refuse_in_vm
+from vgpuctl.sharing.types_in_vm import refuse_in_vm
 from vgpuctl.sharing.vgpu import refuse_without_vgpu
 
 

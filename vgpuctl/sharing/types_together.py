@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which vGPU types may be beside which, on a GPU and in a VM, as the GPU's driver tells it (nvml.h 13.3).
+"""Which vGPU types may be beside which on a GPU, as its driver tells it (nvml.h 13.3).
 
 The driver's own list of creatable types follows the same rules; here a promise that nothing was built of counts too.
 """
@@ -8,13 +8,9 @@ from collections.abc import Sequence
 
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import Gpu
-from vgpuctl.agent.wire.vgpu_abilities import VgpuAbilities
-from vgpuctl.model.lease import Share
 from vgpuctl.sharing.codes import Code
-from vgpuctl.sharing.gpu_state import GpuState, HeldVgpu, max_instances_of
-from vgpuctl.sharing.offer import Refusal, ShareRequest
-
-_NOTHING_TOLD = VgpuAbilities()
+from vgpuctl.sharing.gpu_state import GpuState, HeldVgpu
+from vgpuctl.sharing.offer import Refusal
 
 
 def mixes_sizes(gpu: Gpu, board: catalog.Board | None) -> bool | None:
@@ -41,33 +37,11 @@ def refuse_beside(
         (of_other_type, abilities.alone_by_type, "type"),
         (of_other_size, abilities.alone_by_size, "size"),
     ):
-        ids = {_id_of(name, state.gpu) for name in (profile, *(one.name for one in there))}
+        ids = {type_id_of(name, state.gpu) for name in (profile, *(one.name for one in there))}
         if there and ids & set(alone or ()):
             return _refuse(profile, there, f"its driver lets one of them be beside no other {what}")
     if of_other_type and abilities.mixed_types is False:
         return _refuse(profile, of_other_type, "its driver runs one type at a time")
-    return None
-
-
-def refuse_in_vm(share_request: ShareRequest, share: Share, state: GpuState) -> Refusal | None:
-    """Say why a vGPU may not be in a VM with its other vGPUs; None when it may.
-
-    A vGPU that is asked for by condition has no type yet, so only those that are named count as others.
-    """
-    abilities = state.gpu.abilities or _NOTHING_TOLD
-    if len(share_request.vgpus) < 2:
-        return None
-    profile = share.profile
-    names = sorted({profile, *(one for one in share_request.vgpus if one is not None)})
-    alone = [one for one in names if _id_of(one, state.gpu) in (abilities.alone_in_vm or ())]
-    if alone and len(names) > 1:
-        others = ", ".join(one for one in names if one != alone[0])
-        reason = f"its driver lets no other type be in a VM with {alone[0]}, and this one has {others}"
-        return Refusal(Code.TYPE_ALONE, reason, "ask for vGPUs of one type, or make two VMs")
-    offered = next((one for one in state.gpu.types if catalog.short_name(one.name) == profile), None)
-    if abilities.fractional is False and offered is not None and max_instances_of(offered, state.board) != 1:
-        reason = f"its driver takes no {profile} into a VM with several vGPUs, for it is a part of a GPU"
-        return Refusal(Code.TYPE_ALONE, reason, "ask for one vGPU, or for types that are whole GPUs")
     return None
 
 
@@ -77,7 +51,7 @@ def _refuse(profile: str, there: Sequence[HeldVgpu], rule: str) -> Refusal:
     return Refusal(Code.TYPE_ALONE, reason, f"ask for {names}, for another GPU, or delete the VMs that use it")
 
 
-def _id_of(profile: str | None, gpu: Gpu) -> str | None:
+def type_id_of(profile: str | None, gpu: Gpu) -> str | None:
     """The decimal id of a type, which the driver's rules name."""
     found = next((one.type_id for one in gpu.types if catalog.short_name(one.name) == profile), None)
     return None if found is None else found.rsplit("-", 1)[-1]

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
+import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SEEDED, operator
@@ -132,3 +133,25 @@ def test_repair_finishes_a_detach_whose_vm_ended_by_itself(operator: Operator) -
     assert [one[:2] for one in _leases(operator)] == [(0, "A40-8Q"), (1, "T4-2Q")]
     operator.does("repair")
     assert _leases(operator) == [(1, "T4-2Q", "built")]
+
+
+def test_a_type_that_must_be_alone_in_a_vm_gets_no_other_one_by_any_way(
+    operator: Operator, fleet: lab.LabFolder
+) -> None:
+    operator.does("create-vm", *WEB, "--gpu", "A40-8Q", *SEEDED)
+    lab.faults.begin("sim-001", "types-alone", 4, card="0000:41:00.0", folder=fleet)
+    try:
+        for command in (("attach-gpu", "web", "A40-8C", *ACME), ("resize-vm", *WEB, "--gpu", "A40-8Q", "--gpu", "A40-8C")):
+            refused = operator.run(*command)
+            assert refused.code and "no other type be in a VM with A40-8C" in refused.err, refused
+        assert _leases(operator) == [(0, "A40-8Q", "running")]
+        operator.does("attach-gpu", "web", "A40-8Q", *ACME)
+        lab.faults.clear("sim-001", ["types-alone"], folder=fleet)
+        operator.does("attach-gpu", "web", "A40-8C", *ACME)
+        lab.faults.begin("sim-001", "types-alone", 4, card="0000:41:00.0", folder=fleet)
+        operator.does(*STOP)
+        refused = operator.run("start-vm", *WEB)
+        assert refused.code and "cannot have its vGPUs of sim-001 together" in refused.err
+        assert "vgpuctl resize-vm acme/web --gpu" in refused.err
+    finally:
+        lab.faults.clear("sim-001", ["types-alone"], folder=fleet)

@@ -2,7 +2,7 @@
 """From leases to devices: name them, check them against the live host, plan and build them."""
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from vgpuctl.agent.wire.cdi import SetContainerGpus
@@ -26,7 +26,7 @@ from vgpuctl.errors import AgentProblem, ConcurrentChange, StateError
 from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.host_constraints import HostRules
-from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.vgpu_params import params_against_migration
 from vgpuctl.model.vm import Vm
@@ -45,6 +45,7 @@ from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import kind_of
 from vgpuctl.sharing.partition_rules import check_partition
 from vgpuctl.sharing.share_on_host import missing_card
+from vgpuctl.sharing.types_in_vm import check_in_vm
 from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.running.undo import Undo
 
@@ -91,7 +92,8 @@ def check_leases(
         if missing is not None:
             where = f"{describe_share(lease)} of {rules.host}"
             raise ConcurrentChange(f"{where} has not the compute time that is asked for: {missing}")
-    surprise = check_partition((lease.share for lease in leases), facts)
+    shares = [lease.share for lease in leases]
+    surprise = check_partition(shares, facts) or check_in_vm(shares, facts)
     if surprise is not None:
         raise ConcurrentChange(f"the GPUs on {rules.host} serve no VM together any more: {surprise}")
     return tuple(replace(lease, share=with_first_drivers(lease.share, facts)) for lease in leases)
@@ -144,6 +146,7 @@ def refuse_unsuitable(vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: 
             hint=f"`vgpuctl check-hosts -l {rules.host}` says what its fabric lacks; `vgpuctl stop-vm {vm.printed_name}"
             " --hold release` lets the VM be placed anew",
         )
+    refuse_together(vm, (lease.share for lease in leases), facts)
     wanted = _by_position(vm.request.gpus)
     for lease in leases:
         missing = check_compute(lease.share, wanted.get(lease.index), facts, rules)
@@ -160,6 +163,16 @@ def refuse_unsuitable(vm: Vm, leases: Sequence[Lease], facts: HostFacts, rules: 
                 hint=f"{without}`vgpuctl move-vm {name}` looks for a host that suits it; docs/vgpu-parameters.md has"
                 " the rules of parameters, docs/upgrades.md those of guest drivers",
             )
+
+
+def refuse_together(vm: Vm, shares: Iterable[Share], facts: HostFacts) -> None:
+    """Raise StateError where the drivers of its host let no VM have these vGPUs together."""
+    reason = check_in_vm(shares, facts)
+    if reason is not None:
+        raise StateError(
+            f"{vm.printed_name} cannot have its vGPUs of {vm.host} together: {reason}",
+            hint=f"`vgpuctl resize-vm {vm.printed_name} --gpu …` gives it others",
+        )
 
 
 def plan_leases(

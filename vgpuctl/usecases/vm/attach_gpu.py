@@ -33,6 +33,7 @@ from vgpuctl.usecases.share.shares import (
     check_leases,
     leases_of,
     plan_leases,
+    refuse_together,
     refuse_unsuitable,
     rehearse_steps,
 )
@@ -135,10 +136,11 @@ def _record(
 ) -> Lease:
     """Promise the share and change the request in one transaction. Raises ConcurrentChange, QuotaExceeded."""
     with services.store.reading() as session:
-        generation = session.generation(vm.host)
+        generation, own = session.generation(vm.host), session.leases(vm_uuid=vm.uuid)
     facts = host.agent.facts()
     (lease,) = check_leases([lease], request.gpus, facts, rules_of(services, vm.host))
     refuse_unsuitable(replace(vm, request=request), [lease], facts, rules_of(services, vm.host))
+    refuse_together(vm, [*(one.share for one in own), lease.share], facts)
     refuse_sick(services, host, [lease], host.agent.health())
     if vm.state is VmState.RUNNING and not is_live:
         lease = replace(lease, problem=AT_START)

@@ -27,7 +27,7 @@ from vgpuctl.usecases.observed.capacities import capacity_of, open_to_its_own, r
 from vgpuctl.usecases.placement.reservations import with_promises
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.share.partitions import require_partition
-from vgpuctl.usecases.share.shares import leases_of, plan_leases
+from vgpuctl.usecases.share.shares import leases_of, plan_leases, refuse_together
 
 
 @dataclass(frozen=True)
@@ -137,6 +137,7 @@ class _Search:
         fresh = iter(placed.shares)
         shares = [at[one.position].share if one.position in at else next(fresh) for one in singles]
         require_partition(shares, self.facts)
+        refuse_together(self.vm, shares, self.facts)
         numa = _numa(self.request, capacity, [one.numa_node for one in shares])
         has_released = self.vm.state is VmState.STOPPED and not self.own and bool(self.vm.request.gpus)
         there = Placement(self.vm.host, tuple(shares), numa=numa)

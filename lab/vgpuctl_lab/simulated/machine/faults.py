@@ -43,6 +43,8 @@ def set_on_card(machine: MachineFolder, state: State, card: CardShape, kind: str
         state.wedged = [one for one in state.wedged if one not in own_vfs] + own_vfs[value - 1 : value]
     elif kind in OF_SRIOV:
         _set_on_sriov(machine, state, card, kind, value)
+    if not own:
+        state.faults.pop(card.address)
 
 
 def left_of(state: State, card: CardShape, kind: str, value: int) -> int:

@@ -376,7 +376,7 @@ GPU = Table(
         Field(
             "geometry",
             Named(_MIG_DEVICE, _COUNT),
-            "MIG devices; {} is MIG without instances; parts such as 1c.2g.10gb not with kind mig-vgpu",
+            "MIG devices; {} is MIG without any; kind host may leave it out; no parts (1c.2g.10gb) with mig-vgpu",
             metavar="MIG device to number",
             is_required=True,
             kinds=_WITH_MIG,

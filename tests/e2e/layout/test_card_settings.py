@@ -98,7 +98,10 @@ def test_an_unread_setting_is_never_as_declared(layouts: LayoutFleet) -> None:
     done = applied(layouts)
     checked = layouts.operator.does("check-hosts", "--limit", "sim-001").out
     planned = layouts.operator.does("plan-hosts", "--limit", "sim-001").out
+    listed = layouts.operator.json("list-hosts", "--limit", "sim-001")
+    kept = layouts.operator.json("list-hosts", "--limit", "sim-001", "--cached")
     codes.unlink()
+    assert [one["layout"] for one in (*listed, *kept)] == ["as declared, with 1 unread setting"] * 2
     assert "sim-001: as declared, with 1 unread setting, healthy\n  not read: 0000:41:00.0: its power limit" in checked
     assert "sim-001: as declared, with 1 unread setting\n" in planned
     assert done["changed"] == 0

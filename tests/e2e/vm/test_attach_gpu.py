@@ -141,7 +141,10 @@ def test_a_type_that_must_be_alone_in_a_vm_gets_no_other_one_by_any_way(
     operator.does("create-vm", *WEB, "--gpu", "A40-8Q", *SEEDED)
     lab.faults.begin("sim-001", "types-alone", 4, card="0000:41:00.0", folder=fleet)
     try:
-        for command in (("attach-gpu", "web", "A40-8C", *ACME), ("resize-vm", *WEB, "--gpu", "A40-8Q", "--gpu", "A40-8C")):
+        for command in (
+            ("attach-gpu", "web", "A40-8C", *ACME),
+            ("resize-vm", *WEB, "--gpu", "A40-8Q", "--gpu", "A40-8C"),
+        ):
             refused = operator.run(*command)
             assert refused.code and "no other type be in a VM with A40-8C" in refused.err, refused
         assert _leases(operator) == [(0, "A40-8Q", "running")]

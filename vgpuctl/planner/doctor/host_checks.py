@@ -123,8 +123,10 @@ def boot_contract(seen: Examined) -> Iterator[Finding]:
     if boot is None:
         return
     fix = f"journalctl -u {UNIT_NAME} on the host; `vgpuctl apply-hosts` brings the layout back and installs it anew"
+    failed = f"journalctl -u {UNIT_NAME} on the host; `vgpuctl apply-hosts` brings the layout back, and this stays"
+    failed += " until the next boot"
     for text in boot.problems:
-        yield Finding(CheckId.BOOT_CONTRACT, Severity.ERROR, HOST, text, fix)
+        yield Finding(CheckId.BOOT_CONTRACT, Severity.ERROR, HOST, text, failed)
     if boot.restored_boot_id != seen.facts.boot_id:
         read = f"{UNIT_NAME} left no result in this boot"
         yield Finding(CheckId.BOOT_CONTRACT, Severity.ERROR, HOST, read, fix)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The planner's answer for one host."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -154,7 +155,7 @@ class HostPlan:
     @property
     def settled_in_words(self) -> str:
         """What is said of a host without differences: nothing is as declared that could not be looked at."""
-        return f"as declared, with {counted(len(self.notes), 'unread setting')}" if self.notes else "as declared"
+        return settled_in_words(self.notes)
 
     @property
     def undo(self) -> tuple[Step, ...]:
@@ -173,3 +174,8 @@ class HostPlan:
     def needs_reset(self) -> bool:
         """True if a step resets a GPU."""
         return any(planned.needs_reset for planned in self.steps)
+
+
+def settled_in_words(unread: Sequence[str]) -> str:
+    """What is said of a host without differences, of which these settings could not be looked at."""
+    return f"as declared, with {counted(len(unread), 'unread setting')}" if unread else "as declared"

@@ -6,6 +6,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import AgentProblem
@@ -84,8 +85,15 @@ def compare_host(
     return compare_files(services, name, layout, facts, plan, fleet, plan.steps, boot=boot)
 
 
-def compare_facts(services: Services, name: str, layout: HostLayout, facts: HostFacts) -> tuple[str, ...]:
-    """Differences and obstacles of a host by a reading of it, in words; the host is not contacted.
+class ComparedFacts(NamedTuple):
+    """A host against its layout, in words. unread: declared settings that could not be looked at."""
+
+    differences: tuple[str, ...]
+    unread: tuple[str, ...]
+
+
+def compare_facts(services: Services, name: str, layout: HostLayout, facts: HostFacts) -> ComparedFacts:
+    """Differences and obstacles of a host by a reading of it; the host is not contacted.
 
     The content of OVN's certificate is not compared. Installed files that the reading has not count as a difference.
     """
@@ -100,7 +108,7 @@ def compare_facts(services: Services, name: str, layout: HostLayout, facts: Host
         manifest = manifest_after(layout, facts, [one.step for one in plan.steps])
         files = files_of(services, name, layout, facts, manifest, boot=True)
         installs = [one.difference(facts.installed, ours) for one in files]
-    return tuple(map(str, (*plan.differences, *plan.obstacles, *filter(None, installs))))
+    return ComparedFacts(tuple(map(str, (*plan.differences, *plan.obstacles, *filter(None, installs)))), plan.notes)
 
 
 def _plan(

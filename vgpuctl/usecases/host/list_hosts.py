@@ -8,6 +8,7 @@ from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.errors import InventoryError, VgpuctlError
 from vgpuctl.model.plural import counted
 from vgpuctl.model.promise import FRESH_S
+from vgpuctl.planner.layout.result import settled_in_words
 from vgpuctl.sharing.gate import refuse_closed_host
 from vgpuctl.sharing.offer import Refusal
 from vgpuctl.usecases.declared.fleet_values import read_fleet_values
@@ -62,7 +63,8 @@ def list_hosts(services: Services, *, keep: bool = False) -> Sequence[ListedHost
         try:
             layout = services.inventory.layout(name)
             if layout is not None:
-                layouts[name] = _in_words(compare_host(services, name, layout, facts, fleet).differences)
+                compared = compare_host(services, name, layout, facts, fleet)
+                layouts[name] = _in_words(compared.differences, compared.plan.notes)
         except VgpuctlError as error:  # The host has answered, and is listed.
             layouts[name] = _NOT_COMPARED
             services.say(f"warning: {name}: its layout is not compared: {error.message}")
@@ -116,8 +118,8 @@ def _layout_state(services: Services, host: ListedHost) -> str | None:
         return None
     # An older vgpuctl read the host, or its files cannot be read.
     is_read = host.facts.installed is not None
-    return _in_words(compare_facts(services, host.name, layout, host.facts)) if is_read else _NOT_COMPARED
+    return _in_words(*compare_facts(services, host.name, layout, host.facts)) if is_read else _NOT_COMPARED
 
 
-def _in_words(differences: Sequence[str]) -> str:
-    return counted(len(differences), "difference") if differences else "as declared"
+def _in_words(differences: Sequence[str], unread: Sequence[str]) -> str:
+    return counted(len(differences), "difference") if differences else settled_in_words(unread)

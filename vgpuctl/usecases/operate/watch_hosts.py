@@ -337,7 +337,7 @@ class _HostWatch:
         """
         try:
             layout = self._services.inventory.layout(self._name)
-            return () if layout is None else compare_facts(self._services, self._name, layout, facts)
+            return () if layout is None else compare_facts(self._services, self._name, layout, facts).differences
         except InventoryError as error:
             self._tell("its layout is not compared", error)
             return None

@@ -30,9 +30,9 @@ def test_a_table_of_sizes_and_seconds_tells_how_long_a_job_takes_on_each_card(
     assert all("0 times on" in one["reason"] for one in found[len(known) :])
     assert all(one["time"]["low"] < one["time"]["seconds"] < one["time"]["high"] for one in known)
     assert "nvidia-a40" in fleet_operator.does("predict", "matmul", "--size", "3072").out
-    beyond = fleet_operator.json("predict", "matmul", "--size", "99999")["cards"]
-    assert {one["time"] for one in beyond} == {None}
-    assert "name one" in fleet_operator.does("predict", "matmul").out
+    beyond = fleet_operator.is_refused("predict", "matmul", "--size", "99999")
+    assert beyond["reference"] == "not-found" and "from 1024 to 8192" in " ".join(beyond["context"])
+    assert "--size" in fleet_operator.is_refused("predict", "matmul")["hint"]
 
     request = ("next", "--gpu", "memory=8GiB", "--workload", "matmul", "--memory", "96MiB", "--network", "none")
     (explained,) = fleet_operator.json("explain-vm", *request, "--predict", "--policy", "predicted")

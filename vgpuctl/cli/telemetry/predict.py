@@ -30,7 +30,8 @@ def command(workload: str, size: float | None, as_json: bool, **where: Any) -> N
     """Predict how long a job of a workload class takes on each GPU.
 
     The interval holds 90 % of such jobs. It goes by your own table of sizes and seconds (`vgpuctl fit-performance
-    --times`). The job is alone on the GPU. Nothing is predicted for a board or a size outside the table.
+    --times`). The job is alone on the GPU. Nothing is predicted for a board or a size outside the table: such a GPU is
+    unknown, and where all are the command ends with exit code 6 (`not-found`).
     """
     from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import format_time

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a job takes on each board: fitted from timed jobs, predicted with intervals, refused outside the data.
 
-The logarithm of the seconds is a cubic polynomial of the logarithm of the job's size, one workload class at a time. Its
-coefficients are those that all boards share and what each board adds, which shrinks to none (normal-inverse-gamma; the
-shrinkage with the largest marginal likelihood is taken). A class without sizes has constants alone.
+The logarithm of the seconds is a polynomial of the logarithm of the job's size, one workload class at a time: a cubic
+one, or of a lower degree where a board has fewer than five sizes, so that it has more sizes than coefficients. These
+are those that all boards share and what each board adds, which shrinks to none (normal-inverse-gamma; the shrinkage
+with the largest marginal likelihood is taken). A class without sizes has constants alone.
 """
 
 import math
@@ -11,6 +12,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
+from statistics import fmean
 
 from vgpuctl.scheduler.performance.interval import LEVEL, Unpredictable, t_quantile
 from vgpuctl.scheduler.performance.regression import solve_choice
@@ -18,14 +21,20 @@ from vgpuctl.scheduler.performance.regression import solve_choice
 FEWEST_OF_BOARD = 3
 """Timed jobs of a class on a board, below which nothing is predicted for it."""
 
-BEYOND = 1.25
-"""How far beyond the measured sizes of a board a job may be."""
+FEWEST_SIZES = 3
+"""Sizes of a class on a board, below which it is predicted for these alone."""
 
-_WIDE = 1e6
-"""Prior variance of what is as good as unknown, in units of the noise."""
+BEYOND = 1.25
+"""How far beyond the measured sizes of a board a job may be, where they are wide enough apart themselves."""
+
+_WIDE, _NONE = 1e6, 1e-9
+"""Prior variance of what is as good as unknown, and of what is not fitted, in units of the noise."""
 
 _SHAPES = (1.0, 100.0, 1e4)
 """Prior variances of what a board adds to the polynomial's form, in units of the noise."""
+
+_WIDEST = 100.0
+"""How many times its low end the high end of an interval may be."""
 
 _POWERS = 4
 _MOST_LOG = 600.0
@@ -72,7 +81,8 @@ class TimedClass:
     """The fit of one class. mean, covariance: of the coefficients, those of all boards first, then board by board.
 
     noise: standard deviation of a job, of the logarithm. middle, reach: the logarithm of a size is scaled by these;
-    reach is 0 for a class without sizes. boards: jobs of each. sizes: the least and the largest of each board.
+    reach is 0 for a class without sizes. boards: jobs of each. sizes: those of each board, the least first. misfits: of
+    boards whose sizes are not where their polynomial is: noise and degrees of freedom, which count instead.
     """
 
     workload: str
@@ -83,7 +93,8 @@ class TimedClass:
     freedom: float
     middle: float = 0.0
     reach: float = 0.0
-    sizes: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    sizes: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    misfits: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     is_read: bool = False
 
     @cached_property
@@ -97,12 +108,12 @@ class TimedClass:
             return Unpredictable(refusal)
         row = self._row(board, size)
         middle = self._sum(row)
-        reach = self._quantile * math.sqrt(max(0.0, self._variance(row)) + self.noise**2)
+        reach = self._reach(row, board)
         low, high = _exp(middle - reach), _exp(middle + reach)
         return JobTime(_exp(middle), low, high, self.boards[board])
 
     def speed(self, board: str) -> BoardSpeed | Unpredictable:
-        """The speed of a board, for a job in the middle of the measured sizes."""
+        """The speed of a board, for a job of a size that as many boards as can be were timed near."""
         if board not in self._known:
             self._known[board] = self._speed(board)
         return self._known[board]
@@ -110,24 +121,62 @@ class TimedClass:
     def _speed(self, board: str) -> BoardSpeed | Unpredictable:
         if self.boards.get(board, 0) < FEWEST_OF_BOARD:
             return Unpredictable(self._too_little(board))
-        usable = sorted(name for name, count in self.boards.items() if count >= FEWEST_OF_BOARD)
-        rows = {name: self._row(name, _exp(self.middle)) for name in usable}
+        refusal = self._refuse_size(board, self._compared)
+        if refusal is not None:
+            return Unpredictable(f"boards are compared at size {self._compared:.4g}: {refusal}")
+        usable = self._usable(self._compared)
+        rows = {name: self._row(name, self._compared) for name in usable}
         fastest = min(usable, key=lambda name: self._sum(rows[name]))
         apart = [one - other for one, other in zip(rows[fastest], rows[board], strict=True)]
-        reach = self._quantile * math.sqrt(max(0.0, self._variance(apart)))
+        pair = board, fastest
+        reach = max(map(self._quantile, pair)) * math.sqrt(max(0.0, *(self._variance(apart, one) for one in pair)))
         middle = self._sum(apart)
+        if reach > math.log(_WIDEST) / 2:
+            return Unpredictable(self._too_wide(max(pair, key=lambda one: self._noise(one)[0])))
         return BoardSpeed(_exp(middle), _exp(middle - reach), min(1.0, _exp(middle + reach)), self.boards[board])
 
-    @property
-    def _quantile(self) -> float:
-        return t_quantile((1 + LEVEL) / 2, self.freedom)
+    def _usable(self, size: float) -> list[str]:
+        """The boards that were timed often enough, near a size."""
+        often = sorted(name for name, count in self.boards.items() if count >= FEWEST_OF_BOARD)
+        return [name for name in often if self._refuse_size(name, size) is None]
+
+    @cached_property
+    def _compared(self) -> float:
+        """The size at which boards are compared: the middle of all, or the nearest that more boards were timed near."""
+        middle = _exp(self.middle)
+        if not self.reach or not self.sizes:
+            return next((one for sizes in self.sizes.values() for one in sizes), middle)
+        ends = sorted({one for board in self.sizes for one in self._near(board)})
+        between = [math.sqrt(low * high) for low, high in pairwise(ends)]
+        few = [one for sizes in self.sizes.values() if len(sizes) < FEWEST_SIZES for one in sizes]
+        return min(
+            (middle, *between, *few), key=lambda one: (-len(self._usable(one)), abs(math.log(one) - self.middle), one)
+        )
+
+    def _near(self, board: str) -> tuple[float, float]:
+        """The sizes of a board, and as far beyond them as their polynomial is trusted."""
+        low, high = self.sizes[board][0], self.sizes[board][-1]
+        beyond = min(BEYOND, math.sqrt(high / low))
+        return low / beyond, high * beyond
+
+    def _reach(self, row: Sequence[float], board: str) -> float:
+        """Half the interval of a job, of the logarithm."""
+        noise, _freedom = self._noise(board)
+        return self._quantile(board) * math.sqrt(max(0.0, self._variance(row, board)) + noise**2)
+
+    def _noise(self, board: str) -> tuple[float, float]:
+        return self.misfits.get(board, (self.noise, self.freedom))
+
+    def _quantile(self, board: str) -> float:
+        return t_quantile((1 + LEVEL) / 2, self._noise(board)[1])
 
     def _sum(self, row: Sequence[float]) -> float:
         return sum(one * mean for one, mean in zip(row, self.mean, strict=True))
 
-    def _variance(self, row: Sequence[float]) -> float:
+    def _variance(self, row: Sequence[float], board: str) -> float:
         used = [place for place, one in enumerate(row) if one]
-        return sum(self.covariance[one][other] * row[one] * row[other] for one in used for other in used)
+        times = (self._noise(board)[0] / self.noise) ** 2 if self.noise else 1.0
+        return times * sum(self.covariance[one][other] * row[one] * row[other] for one in used for other in used)
 
     def _row(self, board: str, size: float | None) -> list[float]:
         return row_of(list(self.boards), board, size, self.middle, self.reach)
@@ -136,19 +185,35 @@ class TimedClass:
         times = self.boards.get(board, 0)
         return f"{self.workload} was measured {times} times on {board}, {FEWEST_OF_BOARD} are needed"
 
+    def _too_wide(self, board: str) -> str:
+        return (
+            f"the times of {self.workload} on {board} follow no smooth curve: time more sizes, or the same ones again"
+        )
+
     def _refuse(self, board: str, size: float | None) -> str | None:
         if self.is_read:
             return f"{self.workload} was never timed: readings compare boards, and tell no job's time"
         if self.boards.get(board, 0) < FEWEST_OF_BOARD:
             return self._too_little(board)
-        if not self.sizes:
-            return None if size is None else f"{self.workload} was timed without sizes"
-        if size is None:
+        if not self.sizes and size is not None:
+            return f"{self.workload} was timed without sizes"
+        if self.sizes and size is None:
             return f"{self.workload} was timed with sizes: name one"
-        low, high = self.sizes[board]
-        if not low / BEYOND <= size <= high * BEYOND:
-            return f"{self.workload} was timed with sizes from {low:g} to {high:g} on {board}, not {size:g}"
-        return None
+        return self._refuse_size(board, size)
+
+    def _refuse_size(self, board: str, size: float | None) -> str | None:
+        timed = self.sizes.get(board, ())
+        if size is not None and timed and size not in timed:
+            low, high = self._near(board)
+            if len(timed) < FEWEST_SIZES:
+                sizes = " and ".join(f"{one:g}" for one in timed)
+                needed = f"for others {FEWEST_SIZES} sizes are needed"
+                return f"{self.workload} was timed with size {sizes} alone on {board}, not {size:g}: {needed}"
+            if not low <= size <= high:
+                sizes = f"sizes from {timed[0]:g} to {timed[-1]:g}"
+                return f"{self.workload} was timed with {sizes} on {board}, not {size:g}"
+        is_wide = not self.is_read and self._reach(self._row(board, size), board) > math.log(_WIDEST) / 2
+        return self._too_wide(board) if is_wide else None
 
 
 @dataclass(frozen=True)
@@ -211,10 +276,19 @@ def _fit_class(workload: str, given: Sequence[TimedJob]) -> TimedClass:
     squares = [[sum(row[one] * row[other] for row in rows) for other in range(size)] for one in range(size)]
     right = [sum(row[one] * value for row, value in zip(rows, values, strict=True)) for one in range(size)]
     total = sum(value * value for value in values)
+    sizes = {name: tuple(sorted({one.size for one in found if one.board == name and one.size})) for name in names}
     powers = _POWERS if reach else 1
+    own = {name: _coefficients(len(sizes[name])) for name in names}
+    # A board with few sizes must not be fitted by a power that another board has alone.
+    common = min(own[name] for name in [one for one in names if len(sizes[one]) >= FEWEST_SIZES] or names)
     best = None
     for shape in _SHAPES if reach and len(names) > 1 else _SHAPES[:1]:
-        prior = [_WIDE] * powers + [_WIDE if place % powers == 0 else shape for place in range(powers * len(names))]
+        prior = [_WIDE if power < common else _NONE for power in range(powers)]
+        for most in own.values():
+            prior += [
+                _NONE if power >= most else _WIDE if power in (0, *range(common, powers)) else shape
+                for power in range(powers)
+            ]
         choice = solve_choice(prior, len(found), squares, right, total)
         if best is None or choice[0] > best[0]:
             best = choice
@@ -225,12 +299,13 @@ def _fit_class(workload: str, given: Sequence[TimedJob]) -> TimedClass:
     fitted = sum(squares[one][other] * inverse[other][one] for one in range(size) for other in range(size))
     freedom = _PRIOR_FREEDOM + max(0.0, len(found) - fitted)
     noise = (_PRIOR_FREEDOM * _PRIOR_NOISE**2 + left) / freedom
-    sizes: dict[str, tuple[float, float]] = {}
-    for one in found:
-        if one.size is None:
-            continue
-        low, high = sizes.get(one.board, (one.size, one.size))
-        sizes[one.board] = min(low, one.size), max(high, one.size)
+    apart = _apart(found, rows, values, mean)
+    misfits = _misfits(apart, own, left + _PRIOR_FREEDOM * _PRIOR_NOISE**2, freedom)
+    for name in misfits:
+        left -= sum(value**2 for jobs in apart[name].values() for value in jobs)
+        freedom -= boards[name] - own[name]
+    freedom = max(_PRIOR_FREEDOM, freedom)
+    noise = (_PRIOR_FREEDOM * _PRIOR_NOISE**2 + max(0.0, left)) / freedom
     return TimedClass(
         workload=workload,
         boards=boards,
@@ -240,9 +315,48 @@ def _fit_class(workload: str, given: Sequence[TimedJob]) -> TimedClass:
         freedom=freedom,
         middle=middle,
         reach=reach,
-        sizes=sizes,
+        sizes={name: one for name, one in sizes.items() if one},
+        misfits=misfits,
         is_read=all(one.is_read for one in found),
     )
+
+
+def _coefficients(sizes: int) -> int:
+    """The coefficients of a board with so many sizes: fewer than sizes, so that a misfit shows."""
+    return sizes if 1 <= sizes < FEWEST_SIZES else max(1, min(_POWERS, sizes - 1))
+
+
+def _apart(
+    found: Sequence[TimedJob], rows: Sequence[Sequence[float]], values: Sequence[float], mean: Sequence[float]
+) -> dict[str, dict[float | None, list[float]]]:
+    """How far jobs are from what was fitted, of the logarithm, by board and size."""
+    apart: dict[str, dict[float | None, list[float]]] = {}
+    for one, row, value in zip(found, rows, values, strict=True):
+        fitted = sum(part * factor for part, factor in zip(row, mean, strict=True))
+        apart.setdefault(one.board, {}).setdefault(one.size, []).append(value - fitted)
+    return apart
+
+
+def _misfits(
+    apart: Mapping[str, Mapping[float | None, Sequence[float]]], own: Mapping[str, int], left: float, freedom: float
+) -> dict[str, tuple[float, float]]:
+    """The boards whose sizes are farther from their polynomial than jobs of the others: noise and degrees of freedom.
+
+    A size that was timed often is one point of the curve: that its jobs agree does not say that the curve fits. left,
+    freedom: of all jobs, with what is believed before. About the 99 % quantile of the F distribution decides.
+    """
+    found = {}
+    for board, sizes in apart.items():
+        points = len(sizes) - own[board]
+        if points < 1 or len(sizes) < FEWEST_SIZES:
+            continue
+        jobs = [value for one in sizes.values() for value in one]
+        others = max(0.0, left - sum(value**2 for value in jobs))
+        usual = max(_PRIOR_NOISE**2 / 4, others / max(_PRIOR_FREEDOM, freedom - (len(jobs) - own[board])))
+        misfit = sum(fmean(one) ** 2 for one in sizes.values()) / points
+        if misfit > usual * (1 + 10 / points):
+            found[board] = math.sqrt(misfit), float(points)
+    return found
 
 
 def _exp(value: float) -> float:

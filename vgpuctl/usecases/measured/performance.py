@@ -77,6 +77,10 @@ def _check(read: _ModelFile) -> None:
         is_square = len(timed.mean) == len(timed.covariance) == size and all(
             len(row) == size for row in timed.covariance
         )
-        has_sizes = set(timed.sizes) == set(timed.boards) if timed.reach else True
-        if not is_square or not has_sizes or not all(map(math.isfinite, numbers)) or timed.freedom < 1:
+        has_sizes = set(timed.sizes) == set(timed.boards) if timed.sizes or timed.reach else True
+        are_sizes = all(one and list(one) == sorted(one) and one[0] > 0 for one in timed.sizes.values())
+        numbers += [size for one in timed.sizes.values() for size in one]
+        numbers += [value for one in timed.misfits.values() for value in one]
+        are_sizes = are_sizes and all(freedom >= 1 for _noise, freedom in timed.misfits.values())
+        if not is_square or not has_sizes or not are_sizes or not all(map(math.isfinite, numbers)) or timed.freedom < 1:
             raise ValueError(f"the times of {timed.workload} are damaged")

@@ -3,7 +3,7 @@
 
 from dataclasses import dataclass
 
-from vgpuctl.errors import NotFound
+from vgpuctl.errors import NotFound, UsageError
 from vgpuctl.model.vm import parse_workload
 from vgpuctl.scheduler.predict import CardTime, predict_jobs
 from vgpuctl.usecases.measured.performance import read_model
@@ -24,7 +24,8 @@ class PredictedJob:
 def predict(services: Services, workload: str, size: float | None) -> PredictedJob:
     """Predict by the fitted times; hosts are taken as they were read last. No host is contacted.
 
-    Raises NotFound where no job of the class was timed, UsageError for a name that is no class or a damaged file.
+    Raises NotFound where no job of the class was timed, or nothing is known of this size on any GPU; UsageError for a
+    name that is no class, for a size that is missing or of a class without sizes, and for a damaged file.
     """
     workload = parse_workload(workload, what="workload")
     model = read_model(services.performance())
@@ -35,7 +36,20 @@ def predict(services: Services, workload: str, size: float | None) -> PredictedJ
             f"no {workload} job was timed" + (f"; there are {names}" if names else ""),
             hint="give a table of sizes and seconds: `vgpuctl fit-performance --times FILE`",
         )
+    has_sizes = any(one.sizes for one in model.times.classes if one.workload == workload)
+    if has_sizes and size is None:
+        raise UsageError(f"{workload} was timed with sizes", hint="name the size of the job with --size")
+    if not has_sizes and size is not None:
+        raise UsageError(f"{workload} was timed without sizes", hint="leave --size out")
     with services.store.reading() as session:
         capacities = cached_capacities(session, services.inventory)
     cards = predict_jobs(model.times, workload, size, capacities)
+    reasons = sorted({one.reason for one in cards if one.reason is not None})
+    if cards and all(one.time is None for one in cards):
+        of_size = "" if size is None else f" of size {size:g}"
+        raise NotFound(
+            f"nothing is known of a {workload} job{of_size} on any GPU",
+            context=reasons,
+            hint="add jobs near this size to the table: `vgpuctl fit-performance --times FILE`",
+        )
     return PredictedJob(workload, size, model.made_at, tuple(cards))

@@ -106,6 +106,78 @@ def test_a_class_without_sizes_and_one_of_a_single_size() -> None:
     assert why(single.predict("one", A40, 9000))
 
 
+def some(board: str, seconds: dict[float, float], times: int = 1) -> list[TimedJob]:
+    """Jobs by size, each so many times."""
+    return [TimedJob("matmul", board, size, took) for size, took in seconds.items() for _ in range(times)]
+
+
+L4 = "nvidia-l4"
+CUBIC = {100.0 * step: 0.01 * step**3 for step in range(1, 10)}
+KINK = {100.0: 0.01, 200.0: 0.01, 300.0: 0.01, 400.0: 5.0}
+UNSEEN = [
+    ("one size", some(A40, {100: 1}, 3) + some(T4, {100: 1}, 3), (T4, 81.0), "size 100 alone"),
+    ("one size, a little more", some(A40, {100: 1}, 3), (A40, 100.5), "3 sizes are needed"),
+    ("two sizes", some(A40, {1000: 1}, 3) + some(A40, {2000: 8}), (A40, 1400.0), "1000 and 2000 alone"),
+    ("one size of one board", some(A40, CUBIC) + some(T4, {300: 1}, 3), (T4, 330.0), "3 sizes are needed"),
+    ("sizes near each other", some(A40, {100: 1, 100.1: 1, 100.2: 1}), (A40, 101.0), "from 100 to 100.2"),
+    ("a kink", some(A40, KINK), (A40, 250.0), "no smooth curve"),
+    ("a kink at a size that was timed", some(A40, KINK), (A40, 100.0), "no smooth curve"),
+    ("a kink that is timed often", some(A40, KINK, 10), (A40, 350.0), "no smooth curve"),
+    ("a kink after five", some(A40, {**KINK, 400: 0.01, 500: 5}), (A40, 450.0), "no smooth curve"),
+    ("a kink of three", some(A40, {100: 0.01, 200: 0.01, 400: 5}), (A40, 150.0), "no smooth curve"),
+    ("a kink on one board", some(L4, CUBIC, 4) + some(T4, KINK, 4), (T4, 150.0), "no smooth curve"),
+]
+
+
+@pytest.mark.parametrize(("jobs", "asked", "reason"), [one[1:] for one in UNSEEN], ids=[one[0] for one in UNSEEN])
+def test_a_size_of_which_the_table_says_nothing_is_unknown(
+    jobs: list[TimedJob], asked: tuple[str, float], reason: str
+) -> None:
+    assert reason in why(fit_times(jobs).predict("matmul", *asked))
+
+
+def test_a_kink_on_one_board_leaves_the_others_as_they_are() -> None:
+    times = fit_times([*some(A40, CUBIC, 4), *some(L4, CUBIC, 4), *some(T4, KINK, 4)])
+    kept = time_of(times, A40, 450)
+    assert kept.seconds == pytest.approx(0.911, rel=0.02)
+    assert kept.high / kept.low < 2
+    assert "no smooth curve" in why(times.speed("matmul", T4))
+    speed = times.speed("matmul", L4)
+    assert isinstance(speed, BoardSpeed) and speed.speed == pytest.approx(1, rel=0.02)
+
+
+def test_a_misfit_of_the_curve_widens_the_interval_however_often_each_size_was_timed() -> None:
+    bent = {**CUBIC, 500.0: 1.3 * CUBIC[500.0]}
+    for often in (1, 5):
+        found = time_of(fit_times(some(A40, bent, often)), A40, 500)
+        assert found.low <= bent[500.0] <= found.high, often
+
+
+@pytest.mark.parametrize("sizes", [(1000, 2000), (1000, 2000, 4000), (1000, 1500, 2000, 3000)])
+def test_few_sizes_that_agree_are_predicted_where_they_were_timed(sizes: tuple[int, ...]) -> None:
+    times = fit_times(some(A40, {size: (size / 1000) ** 3 for size in sizes}, 2))
+    for size in sizes:
+        found = time_of(times, A40, size)
+        assert found.low < (size / 1000) ** 3 < found.high < 1.2 * found.low
+
+
+def test_boards_are_compared_at_a_size_that_both_were_timed_near() -> None:
+    low, high = {100.0 + step: 1.0 + step / 100 for step in (0, 10, 20, 30)}, (10000.0, 11000.0, 12000.0, 13000.0)
+    apart = fit_times([*some(T4, low), *some(A40, {size: size / 1e5 for size in high})])
+    known = [board for board in (T4, A40) if isinstance(apart.speed("matmul", board), BoardSpeed)]
+    assert len(known) == 1, "nobody timed both near one size"
+    three = fit_times(
+        [*some(T4, low), *some(A40, {one: one / 1e5 for one in high}), *some(L4, {one: one / 1e4 for one in high})]
+    )
+    assert "from 100 to 130" in why(three.speed("matmul", T4))
+    assert three.speed("matmul", A40) == BoardSpeed(1.0, 1.0, 1.0, 4)
+    speed = three.speed("matmul", L4)
+    assert isinstance(speed, BoardSpeed) and speed.speed == pytest.approx(0.1, rel=0.02)
+    two = fit_times([*some(A40, {1000: 1, 2000: 8}, 2), *some(T4, {1000: 4, 2000: 32}, 2)])
+    speed = two.speed("matmul", T4)
+    assert isinstance(speed, BoardSpeed) and speed.speed == pytest.approx(0.25, rel=0.02)
+
+
 def test_readings_tell_the_speed_of_boards_and_no_time() -> None:
     """The truth: a T4 has a third of the speed, and VMs of a class differ by a tenth."""
     dice = random.Random(4)
@@ -151,6 +223,10 @@ def test_the_file_keeps_what_was_fitted_and_a_damaged_one_is_refused(tmp_path: P
         {"covariance": [[1.0]]},
         {"boards": {A40: 8}},
         {"sizes": {}},
+        {"sizes": {A40: [1000.0], T4: []}},
+        {"sizes": {A40: [2000.0, 1000.0], T4: [1000.0]}},
+        {"sizes": {A40: [0.0], T4: [1000.0]}},
+        {"misfits": {A40: [0.1, 0.0]}},
         {"noise": "a"},
         {"freedom": 0},
     )
@@ -163,7 +239,7 @@ def test_the_file_keeps_what_was_fitted_and_a_damaged_one_is_refused(tmp_path: P
     assert read_model(path).times == JobTimes()
     absurd = {**kept, "mean": [1e9] * len(kept["mean"]), "middle": 1e9}
     path.write_text(json.dumps({**written, "model": {**written["model"], "times": {"classes": [absurd]}}}))
-    assert isinstance(read_model(path).times.speed("matmul", T4), BoardSpeed), "no traceback"
+    assert isinstance(read_model(path).times.speed("matmul", T4), BoardSpeed | Unpredictable), "no traceback"
 
 
 def declaring(capacity: HostCapacity, speed: float) -> HostCapacity:

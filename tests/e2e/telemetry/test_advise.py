@@ -172,6 +172,8 @@ def test_advice_is_a_diff_with_commands_gain_proof_and_hours(
     assert moves["after"] == {"advised/victim place": f"{moved['vm']['host']} {share['gpu']}"}
     (told,) = operator.json("list-events", "--kind", "moves-ended")
     assert (told["subject"], told["after"]) == ("rebalance", {"moved": 1, "failed": 0, "left": 0})
+    counted = operator.json("list-events", "--kind", "vm-moved*", "--command", "rebalance")
+    assert [one["subject"] for one in counted] == ["advised/victim"], "the budget of an hour goes by these"
     assert operator.json(*rebalance, "--above", "1", "--moves-per-hour", "1")["moves"] == [], "one was made this hour"
     assert "--above" in operator.is_refused(*rebalance, "--moves-per-hour", "1")["hint"]
     stop, create, delete = smaller["commands"]

@@ -14,7 +14,6 @@ from vgpuctl.model.plural import counted
 if TYPE_CHECKING:
     from vgpuctl.scheduler.defrag.plan import DefragStep
     from vgpuctl.usecases.maintenance.planned_moves import MadeStep, MoveRules
-    from vgpuctl.usecases.running.services import Services
 
 Command = Callable[..., Any]
 
@@ -52,11 +51,9 @@ def read_until(text: str | None, now: float) -> float:
 
 
 def carry_out_asked(
-    opened: "Services", kind: str, steps: "Sequence[DefragStep]", rules: "MoveRules", *, yes: bool
+    steps: "Sequence[DefragStep]", rules: "MoveRules", carry_out: "Callable[[], list[MadeStep]]", *, yes: bool
 ) -> "list[MadeStep]":
     """Carry the moves out after a yes. Raises UsageError where VMs would be stopped that nobody has agreed to."""
-    from vgpuctl.usecases.maintenance.planned_moves import carry_out
-
     stopped = [one for one in steps if one.downtime_s and one.way == "cold"]
     if yes and stopped and not rules.allows_cold:
         raise UsageError(
@@ -70,7 +67,7 @@ def carry_out_asked(
         for one in steps:
             say(f"{one.name}: moves {one.way} from {one.host} to {one.placement.host}")
         confirm(f"Move {counted(len(steps), 'VM')}?")
-    return carry_out(opened, kind, steps, rules)
+    return carry_out()
 
 
 def print_steps(steps: "Sequence[MadeStep]") -> None:

@@ -95,7 +95,7 @@ def command(
     from vgpuctl.cli.forms.services import services
     from vgpuctl.scheduler.defrag.search import Limits
     from vgpuctl.specs.vm import read_hypothetical_vm
-    from vgpuctl.usecases.maintenance.planned_moves import MoveRules, plan_room
+    from vgpuctl.usecases.maintenance.planned_moves import MoveRules, carry_out, plan_room
 
     request = None if profile is None else read_hypothetical_vm({"gpus": (profile,)}, read_text_file)
     if request is not None and count is None:
@@ -113,7 +113,7 @@ def command(
         found, steps = planned.found, planned.found.plan.steps
         moves = [*planned.steps, *planned.refused]
         if applies and not planned.refused:
-            moves = carry_out_asked(opened, "defrag", steps, rules, yes=yes)
+            moves = carry_out_asked(steps, rules, lambda: carry_out(opened, "defrag", steps, rules), yes=yes)
     if as_json:
         more: JsonMore = {
             "changed": any(one.outcome == "moved" for one in moves),

@@ -92,7 +92,7 @@ def command(
     from vgpuctl.errors import UsageError
     from vgpuctl.model.times import parse_duration
     from vgpuctl.usecases.maintenance.planned_moves import MoveRules
-    from vgpuctl.usecases.telemetry.balance import plan_balance
+    from vgpuctl.usecases.telemetry.balance import carry_out_moves, plan_balance
     from vgpuctl.usecases.telemetry.rebalance import plan_rebalance
 
     for option, value in (("--moves-per-hour", moves_per_hour), ("--max-downtime", max_downtime_s)):
@@ -111,7 +111,10 @@ def command(
             )
         moves = list(found.steps)
         if applies:
-            moves = carry_out_asked(opened, "rebalance", [one.as_asked for one in found.steps], rules, yes=yes)
+            steps = [one.as_asked for one in found.steps]
+            moves = carry_out_asked(
+                steps, rules, lambda: carry_out_moves(opened, steps, rules, per_hour=moves_per_hour), yes=yes
+            )
     if as_json:
         changed = any(one.outcome == "moved" for one in moves)
         _JSON.print({"changed": changed, "advice": found.advice, "moves": moves, "refused": found.refused})

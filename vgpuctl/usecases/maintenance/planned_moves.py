@@ -62,7 +62,7 @@ class MoveRules:
     """why: the purpose of the moves, for events. allows_cold: a VM may be stopped that was to move live.
 
     until: seconds since the epoch after which no step begins. max_downtime_s: of all steps, added up. timeout_s: for
-    each guest that is stopped to shut down.
+    each guest that is stopped to shut down. most: moves that are left of an hour's.
     """
 
     why: str
@@ -70,6 +70,7 @@ class MoveRules:
     until: float = inf
     max_downtime_s: float = inf
     timeout_s: float = 120.0
+    most: float = inf
 
 
 _ANY_WAY = MoveRules("", allows_cold=True)
@@ -87,10 +88,12 @@ def make_steps(
     move: makes one. It raises VgpuctlError, and answers FAILED for a VM that moved and is not whole. Every other step
     is LEFT, and the first of these says why.
     """
-    stopped, spent_s = "", 0.0
+    stopped, spent_s, moved = "", 0.0, 0
     for step in steps:
         if not stopped and now() >= rules.until:
             stopped = f"no move begins after {format_time(rules.until)} UTC"
+        elif not stopped and moved >= rules.most:
+            stopped = "the moves of this hour are used up"
         elif not stopped and spent_s + step.downtime_s > rules.max_downtime_s:
             stopped = f"it would exceed the downtime of {format_duration(rules.max_downtime_s)} in all"
         if stopped:
@@ -102,6 +105,7 @@ def make_steps(
         except VgpuctlError as error:
             done = MadeStep(step, StepOutcome.FAILED, step.way, step.downtime_s, error.reason_of(step.name))
         spent_s += done.downtime_s or 0.0
+        moved += 1
         stopped = _ENDED if done.outcome is StepOutcome.FAILED else ""
         yield done
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """rebalance --above: moves that bring GPUs below a load, as far as the hosts and a budget allow."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from math import inf
 
 from vgpuctl.agent.wire.measures import GPU
@@ -13,7 +15,14 @@ from vgpuctl.scheduler.advice.measured import UTILIZATION
 from vgpuctl.scheduler.balance import BalancingMove, LoadedFleet, Place, find_balancing
 from vgpuctl.scheduler.defrag.plan import DefragStep, WayKind
 from vgpuctl.scheduler.rolling import WINDOW_S
-from vgpuctl.usecases.maintenance.planned_moves import MadeStep, StepOutcome, likely_way, rehearse
+from vgpuctl.usecases.maintenance.planned_moves import (
+    MadeStep,
+    MoveRules,
+    StepOutcome,
+    carry_out,
+    likely_way,
+    rehearse,
+)
 from vgpuctl.usecases.measured.measured_view import loads_of_kinds
 from vgpuctl.usecases.running.history import Past, open_past
 from vgpuctl.usecases.running.services import Services
@@ -23,6 +32,9 @@ from vgpuctl.usecases.telemetry.rebalance import Rebalance
 BY = "rebalance"
 """The subject of the events of its moves."""
 
+_MOVING = "rebalance:moves"
+_MOVED = (EventKind.VM_MOVED, EventKind.VM_MOVED_LIVE)
+_RUNS = (EventKind.MOVES_BEGUN, EventKind.MOVES_ENDED)
 _HOUR_S = 3600.0
 _PROOF = (
     "the mean load of the last 15 minutes was added up with the VM moved, with the deviation of the last hour;"
@@ -58,12 +70,31 @@ def plan_balance(
     return Rebalance(tuple(search.advice), tuple(search.steps), tuple(search.refused))
 
 
+def carry_out_moves(
+    services: Services, steps: Sequence[DefragStep], rules: MoveRules, *, per_hour: int | None = None
+) -> list[MadeStep]:
+    """Make the moves of a plan, one run of rebalance at a time, so that the runs of an hour keep to one budget.
+
+    per_hour: as of `plan_balance`, counted anew: another run may have moved VMs since. Raises ConcurrentChange while
+    another run moves VMs.
+    """
+    with services.store.operation(BY, _MOVING, "the moves of its plan", exclusive=True, takes_over=True):
+        most = inf if per_hour is None else per_hour - moved_lately(services)
+        return carry_out(services, BY, steps, replace(rules, most=most))
+
+
 def moved_lately(services: Services) -> int:
-    """How many VMs runs of rebalance have moved in the last hour."""
+    """How many VMs runs of rebalance have moved in the last hour, by the events of the VMs.
+
+    A run that has not ended counts one more, which it may move now, or `repair` after it was killed.
+    """
     since = services.store.now() - _HOUR_S
     with services.store.reading() as session:
-        ended = session.events(None, EventFilter(subjects=(BY,), kinds=(EventKind.MOVES_ENDED,), since=since))
-    return sum(count for one in ended if isinstance(count := one.after.get("moved"), int))
+        moved = session.events(None, EventFilter(kinds=_MOVED, command=BY, since=since))
+        runs = session.events(None, EventFilter(subjects=(BY,), kinds=_RUNS, since=since))
+    kinds = [one.kind for one in sorted(runs, key=lambda one: one.id)]
+    ends = [*kinds[1:], EventKind.MOVES_BEGUN]  # runs do not overlap, so the event after a begin is its end
+    return len(moved) + sum(pair == (EventKind.MOVES_BEGUN,) * 2 for pair in zip(kinds, ends, strict=False))
 
 
 class _BalanceSearch:

@@ -71,6 +71,11 @@ def test_the_downtime_that_was_measured_counts_against_the_most() -> None:
     assert made[2][1] == "it would exceed the downtime of 7s in all"
 
 
+def test_no_more_moves_are_made_than_are_left() -> None:
+    made = _made(MoveRules("room", most=2))
+    assert made == [("moved", ""), ("moved", ""), ("left", "the moves of this hour are used up")]
+
+
 def test_a_bug_is_not_taken_for_a_refusal() -> None:
     def breaks(_step: DefragStep) -> MadeStep:
         raise RuntimeError("a bug")

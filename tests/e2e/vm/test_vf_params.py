@@ -272,8 +272,15 @@ def test_declared_slices_are_a_promise_that_no_vm_can_break(operator: Operator) 
         LAYOUT["gpus"][0]["vf_params"][0] = "exec_quantum_ms=10"
         variables.write_text(yaml.safe_dump({"vgpu": LAYOUT}))
         assert "exec_quantum_ms=20, declared exec_quantum_ms=10" in operator.run("check-hosts").out
+        for command in (["plan-hosts"], ["apply-hosts", "--no-boot"], ["check-hosts"]):
+            refused = operator.run(*command)
+            assert refused.code and "acme/web: it promises vf at least 12.5%" in refused.out + refused.err, refused
+        assert "acme/greedy" not in refused.out, "its own slice is no longer"
+        LAYOUT["gpus"][0]["vf_params"][1] = "preempt_timeout_us=2000"
+        LAYOUT["gpus"][0]["pf_params"][:] = ["exec_quantum_ms=5", "preempt_timeout_us=2000"]
+        variables.write_text(yaml.safe_dump({"vgpu": LAYOUT}))
         done = operator.json("apply-hosts", "--no-boot")["hosts"][0]
-        assert done["changed"] == 4, "while both VMs run"
+        assert done["changed"] == 5, "while both VMs run"
         shown = operator.run("check-vm", "greedy", *ACME, "--json").out
         assert "exec_quantum_ms=5" in shown, "a VM's own value stays"
     finally:

@@ -4,13 +4,23 @@
 A VM's own parameter stays while the VM has its VF; the layout's is what the VF gets back then.
 """
 
-from vgpuctl.agent.wire.facts import VirtualFunction
+from dataclasses import replace
+
+from vgpuctl.agent.wire.facts import Gpu, VirtualFunction
 from vgpuctl.agent.wire.sharing import SetFunctionParams
+from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.layout import VfLayout
+from vgpuctl.model.lease import Lease
 from vgpuctl.model.units import MIB, exact_mib
 from vgpuctl.model.vgpu_params import FunctionParam, VgpuParams, params_text, show_function_param, split_params
+from vgpuctl.model.vm import VmRequest
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork
+from vgpuctl.sharing.compute import refuse_compute
+from vgpuctl.sharing.declared import Declared
+from vgpuctl.sharing.function_time import refuse_longer
+from vgpuctl.sharing.occupancy import vf_at
+from vgpuctl.sharing.params import of_vf
 
 _SUBJECT = "function-params"
 _KERNEL = "the driver xe has them since Linux 6.19, vram_quota of VFs of discrete cards since 7.0"
@@ -47,6 +57,39 @@ def params_steps(address: str, layout: VfLayout, count: int) -> list[SetFunction
     of_pf = [SetFunctionParams(address, None, params_text(layout.pf_params))] if layout.pf_params else []
     numbers = range(count) if layout.vf_params else ()
     return [*of_pf, *(SetFunctionParams(address, number, params_text(layout.vf_params)) for number in numbers)]
+
+
+def with_declared(gpu: Gpu, layout: VfLayout) -> Gpu:
+    """The card as it reads once each function has the layout's parameters, and VFs with a VM's own keep those."""
+    if gpu.pf_params is None:
+        return gpu
+    of_vfs, of_pf = dict(layout.vf_params), dict(layout.pf_params)
+    vfs = []
+    for vf in gpu.vfs:
+        own = dict(split_params(vf.first_params))
+        declared = {name: value for name, value in of_vfs.items() if name not in own}
+        params = dict(split_params(vf.vgpu_params)) | declared
+        vfs.append(replace(vf, problem=None, vgpu_params=params_text(tuple(params.items()))))
+    pf_params = params_text(tuple((dict(split_params(gpu.pf_params)) | of_pf).items()))
+    return replace(gpu, pf_params=pf_params, vfs=tuple(vfs))
+
+
+def refuse_for_vm(request: VmRequest, lease: Lease, gpu: Gpu, declared: Declared) -> str | None:
+    """Say which promise to a VM the layout breaks while the VM keeps its VF; None where it breaks none.
+
+    A VM whose VF is not there, or goes with another count of VFs, has to be placed again in any case.
+    """
+    layout = None if declared.entry is None else declared.entry.layout
+    if not isinstance(layout, VfLayout) or gpu.pf_params is None:
+        return None
+    if len(gpu.vfs) != layout.count or vf_at(gpu, lease.share.function) is None:
+        return None
+    longer = refuse_longer(of_vf(request.vgpu_params), declared)
+    if longer is not None:
+        return f"it could not start again: {longer}"
+    wanted = {one.position: one for one in placed_gpus(request.gpus)}.get(lease.index)
+    refusal = wanted and refuse_compute(wanted, lease.share, with_declared(gpu, layout), declared, lease.host)
+    return refusal.reason if refusal else None
 
 
 def _of_function(work: GpuWork, number: int | None, wanted: VgpuParams, found: dict[str, str]) -> None:

@@ -17,7 +17,9 @@ from vgpuctl.model.layout import (
     VgpuLayout,
     WantedInstance,
 )
+from vgpuctl.model.vgpu_params import VfParam, params_text
 from vgpuctl.planner.layout.driver import VFIO_PCI
+from vgpuctl.planner.layout.function_params import with_declared
 from vgpuctl.planner.mig_geometry import name_in, table_of_board
 from vgpuctl.sharing.kind import Takes
 from vgpuctl.sharing.kinds import KINDS, VGPU_KINDS
@@ -62,7 +64,9 @@ def _reached(gpu: Gpu, layout: HostLayout) -> Gpu:
     if isinstance(declared, MigLayout):
         return replace(_with_mig(empty), sharing=())
     if isinstance(declared, VfLayout):
-        return replace(empty, sharing=_BY_FUNCTION, vfs=_functions(gpu, declared.count))
+        told = None if gpu.pf_params is None else params_text(tuple((name, "0") for name in VfParam))
+        vfs = tuple(replace(one, vgpu_params=told, first_params=None) for one in _functions(gpu, declared.count))
+        return with_declared(replace(empty, sharing=_BY_FUNCTION, vfs=vfs), declared)
     if isinstance(declared, PassthroughLayout) and declared.driver is not None:
         return replace(empty, driver=declared.driver)
     return empty

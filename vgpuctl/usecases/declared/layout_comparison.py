@@ -18,6 +18,7 @@ from vgpuctl.planner.layout.result import HostPlan, LayoutObstacle, PlannedStep
 from vgpuctl.sharing.kinds import existing_vgpus
 from vgpuctl.usecases.declared.fleet_values import declared_values
 from vgpuctl.usecases.declared.installs import BOOT_SUMMARY, PlannedInstall, certificates_of, files_of
+from vgpuctl.usecases.declared.layout_promises import broken_promises
 from vgpuctl.usecases.declared.layout_records import shares_made
 from vgpuctl.usecases.running.services import Services
 
@@ -116,4 +117,6 @@ def _plan(
 ) -> HostPlan:
     with services.store.reading() as session:
         leases = session.leases(host=name)
-    return plan_host(layout, facts, leases, shares_made(services, name, facts), doubles=doubles)
+        broken = broken_promises(session, layout, facts, leases)
+    made = shares_made(services, name, facts)
+    return plan_host(layout, facts, leases, made, doubles=doubles, stranded=broken)

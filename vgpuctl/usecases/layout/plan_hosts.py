@@ -17,6 +17,7 @@ from vgpuctl.planner.layout.selection import Selection, select_steps
 from vgpuctl.usecases.declared.fleet_values import read_fleet_values
 from vgpuctl.usecases.declared.installs import PlannedInstall
 from vgpuctl.usecases.declared.layout_comparison import compare_files, compare_host
+from vgpuctl.usecases.declared.layout_promises import broken_promises
 from vgpuctl.usecases.declared.layout_records import PendingRestarts, pending_restarts, shares_made
 from vgpuctl.usecases.layout.returning import find_stranded
 from vgpuctl.usecases.observed.observations import read_facts
@@ -145,11 +146,12 @@ def read_and_plan(
     facts = read_facts(services, name)
     with services.store.reading() as session:
         leases = session.leases(host=name)
+        broken = broken_promises(session, layout, facts, leases)
     in_the_way = leases_in_the_way(layout, facts, leases, after_boot=after_boot)
     promised = {one.share.function for one in leases if one not in in_the_way}
     doubles = fleet.obstacles_of(name, layout, facts)
     made = shares_made(services, name, facts)
-    stranded = dict(stranded)
+    stranded = {**broken, **stranded}
     while True:
         plan = plan_host(layout, facts, in_the_way, made, promised, doubles, stranded)
         more = find_stranded(services, name, layout, facts, plan)

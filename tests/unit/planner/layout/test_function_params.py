@@ -5,15 +5,21 @@ from dataclasses import replace
 
 import pytest
 
-from tests.unit.fleet_factory import intel_vf_host
+from tests.unit.fleet_factory import intel_vf_host, lease
+from tests.unit.fleet_factory import vm as request_of
 from vgpuctl.agent.wire.facts import Gpu, Holder, HostFacts
-from vgpuctl.agent.wire.sharing import SetFunctionParams
+from vgpuctl.agent.wire.sharing import SetFunctionParams, Sharing
 from vgpuctl.agent.wire.steps import SetVirtualFunctions
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, VfLayout
+from vgpuctl.model.lease import Share
 from vgpuctl.model.vgpu_params import VgpuParams
+from vgpuctl.planner.layout.function_params import refuse_for_vm
 from vgpuctl.planner.layout.manifest import manifest_of
 from vgpuctl.planner.layout.plan import plan_host
+from vgpuctl.planner.layout.reached import reached
 from vgpuctl.planner.layout.result import HostPlan
+from vgpuctl.sharing.compute import compute_of
+from vgpuctl.sharing.declared import Declared
 
 GPU = "0000:9a:00.0"
 NONE = "exec_quantum_ms=0,preempt_timeout_us=0,sched_priority=low"
@@ -115,3 +121,51 @@ def test_a_card_of_another_maker_has_none() -> None:
     there = facts(NONE, NONE, NONE)
     plan = plan_host(declare(QUANTUM), replace(there, gpus=tuple(map(amd, there.gpus))))
     assert "no-vf-params" in [one.code for one in plan.obstacles]
+
+
+def sliced(quantum: int, timeout: int = 5000) -> VgpuParams:
+    return (("exec_quantum_ms", str(quantum)), ("preempt_timeout_us", str(timeout)))
+
+
+SLICED = "exec_quantum_ms=20,preempt_timeout_us=5000"
+
+
+@pytest.mark.parametrize(
+    ("gpus", "own", "vf", "pf", "said"),
+    [
+        ("vf,compute>=20%", (), sliced(20), sliced(5), None),
+        ("vf,compute>=20%", (), sliced(20), sliced(50), "16%"),
+        ("vf,compute>=20%", (), sliced(10), sliced(50), "10.5%"),
+        ("vf,compute>=20%", (), sliced(10, 1000), sliced(5, 1000), None),
+        ("vf,compute>=20%", (), (), (), "does not declare"),
+        ("vf,compute>=20%", (), sliced(0), sliced(5), "does not declare"),
+        ("vf,compute>=20%", (), (*sliced(20), ("sched_priority", "high")), sliced(5), "priority high"),
+        ("vf", (), sliced(1), sliced(99), None),
+        ("vf", sliced(20), sliced(20), sliced(5), None),
+        ("vf", sliced(20)[:1], sliced(10), sliced(5), "could not start again: its layout (gpu1.yml:3) gives each VF"),
+        ("vf", sliced(20), sliced(20, 4999), (), "preempt_timeout_us=4999, and 5000 is more"),
+        ("vf", (("exec_quantum_ms", "0"),), sliced(20), (), "no limit is more"),
+        ("vf", sliced(20), (), (), None),
+    ],
+)
+def test_a_layout_that_breaks_a_promise_to_a_vm_says_which(
+    gpus: str, own: VgpuParams, vf: VgpuParams, pf: VgpuParams, said: str | None
+) -> None:
+    there = facts(SLICED, SLICED, SLICED, pf=SLICED, first=SLICED if own else None)
+    (gpu,) = there.gpus
+    held = lease("gpu1", Share(GPU, Sharing.VF, "vf", gpu.vfs[0].address))
+    request = replace(request_of(gpus), vgpu_params=own)
+    for count in (3, 4):
+        (entry,) = declare(vf, pf, count).gpus
+        reason = refuse_for_vm(request, held, gpu, Declared(entry))
+        if count == 3 and said is not None:
+            assert reason is not None and said in reason
+        else:
+            assert reason is None, "with another count of VFs it is placed again"
+
+
+def test_other_vfs_are_foreseen_with_the_time_that_they_get() -> None:
+    layout = declare(sliced(20), sliced(20), count=4)
+    (gpu,) = reached(facts(SLICED, SLICED, pf=NONE), layout, [GPU]).gpus
+    found = compute_of(Share(GPU, Sharing.VF, "vf", gpu.vfs[0].address), gpu, Declared(layout.gpus[0]))
+    assert "20 ms of a round of 120 ms" in str(found)

@@ -1,7 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """What becomes of a VM that takes time of a GPU which its neighbours were promised, as its tenant's policy has it."""
 
+from collections.abc import Iterable
 from enum import StrEnum
+
+from vgpuctl.model.vm import MUST_RESTART, Vm
 
 
 class OverPromise(StrEnum):
@@ -22,3 +25,17 @@ class OverPromise(StrEnum):
     def is_answered(self) -> bool:
         """True if the controller does something about it."""
         return self in (OverPromise.LIMIT, OverPromise.MOVE, OverPromise.STOP)
+
+
+_WORK_STOPPED = "the work of its VF was stopped"
+
+
+def stopped_work(functions: Iterable[str], reason: str) -> str:
+    """The problem of a running VM of whose VFs these do no work until it is started again."""
+    return f"{_WORK_STOPPED} ({', '.join(functions)}), and it {MUST_RESTART}: {reason}"
+
+
+def is_work_stopped(vm: Vm, function: str) -> bool:
+    """True if the work of this VF of the VM was stopped, and the VM was not started since."""
+    problem = vm.problem or ""
+    return vm.must_restart and problem.startswith(_WORK_STOPPED) and function in problem

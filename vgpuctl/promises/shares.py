@@ -11,6 +11,7 @@ from vgpuctl.agent.wire.readings import NOT_MEASURABLE, Measured
 from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import Edition
+from vgpuctl.model.over_promise import is_work_stopped
 from vgpuctl.model.promise import Witness
 from vgpuctl.model.units import MIB
 from vgpuctl.model.vgpu_params import params_text, show_vgpu_param, split_params
@@ -48,6 +49,7 @@ _LIE = "host and guest contradict each other: believe the host, and look at who 
 _TYPE = "stop the VM and start it again: `vgpuctl restart-vm`; its share is made again by the name of its type"
 _HELD = "`vgpuctl show-vm` names who holds the device; `vgpuctl repair` makes a lost one again"
 _COMPUTE = "run `vgpuctl top` to see the VMs of the GPU; move one of them: `vgpuctl move-vm`"
+_WORK = "start it again: `vgpuctl restart-vm`"
 _PRODUCTS = {
     Edition.VWS: "RTX Virtual Workstation",
     Edition.VPC: "Virtual PC",
@@ -202,6 +204,9 @@ def compute_promise(promised: Promised, seen: Witnessed) -> RowAnswers:
     for lease in promised.leases:
         request, share, facts = wanted.get(lease.index), lease.share, seen.kernel
         if request is None or not request.wants_compute:
+            continue
+        if is_work_stopped(promised.vm, share.function):
+            yield RowAnswer(share.profile, False, request.compute_text, str(promised.vm.problem), remedy=_WORK)
             continue
         if isinstance(facts, NotLookedAt):
             yield not_looked(share.profile, request.compute_text, facts)

@@ -7,7 +7,7 @@ Source: Linux Documentation/ABI/testing/sysfs-driver-intel-xe-sriov: `exec_quant
 a turn too. A VM's own slice is never longer than the layout's (`refuse_longer`), so that no later VM takes from it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from fractions import Fraction
 
 from vgpuctl.agent.wire.facts import Gpu
@@ -60,21 +60,21 @@ def refuse_longer(params: VgpuParams, declared: Declared) -> str | None:
     return None
 
 
-def shorter_slice(function: str, gpu: Gpu) -> int | str:
-    """The time slice in milliseconds that brings a VF down to its neighbours, or why there is none.
+def shorter_slice(functions: Collection[str], gpu: Gpu) -> int | str:
+    """The time slice in milliseconds that brings a VM's VFs down to their neighbours, or why there is none.
 
-    That is the shortest of the other VFs. 0 is longer than any.
+    functions: those VFs. The slice is the shortest of the other VFs. 0 is longer than any.
     """
-    now = {one.address: dict(split_params(one.vgpu_params)).get(_QUANTUM) for one in gpu.vfs}
-    own = now.get(function)
-    if own is None or not own.isdigit():
-        return f"the driver of {gpu.address} has no time slice of the VF {function}"
-    others = [int(one) for address, one in now.items() if address != function and one is not None and one.isdigit()]
-    limited = [one for one in others if one]
+    now = {one.address: dict(split_params(one.vgpu_params)).get(_QUANTUM) or "" for one in gpu.vfs}
+    for function in functions:
+        if not now.get(function, "").isdigit():
+            return f"the driver of {gpu.address} has no time slice of the VF {function}"
+    own = [int(now[function]) for function in functions]
+    limited = [int(one) for address, one in now.items() if address not in functions and one.isdigit() and int(one)]
     if not limited:
         return f"no other VF of {gpu.address} has a time slice to go by: declare {_QUANTUM} in its layout"
-    if int(own) and int(own) <= min(limited):
-        return f"its VF has {own} ms already, no more than its neighbours"
+    if all(own) and max(own) <= min(limited):
+        return f"its VF has {max(own)} ms already, no more than its neighbours"
     return min(limited)
 
 

@@ -25,6 +25,7 @@ from vgpuctl.guests.facts.guest_report import read_report
 from vgpuctl.model.guest_driver import GuestDriver
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.licence import Edition
+from vgpuctl.model.over_promise import stopped_work
 from vgpuctl.model.promise import Moment, PromiseFinding, PromiseRow, PromiseVerdict, Witness, verdict_of
 from vgpuctl.model.vm import MUST_RESTART, Vm, VmRequest, VmState
 from vgpuctl.promises.compare import compare
@@ -134,6 +135,16 @@ def test_compute_time_that_was_asked_for_is_what_the_scheduler_keeps(
     assert ("policy: equal-share" in row.remedy) is (verdict is BROKEN)
     silent = compare(Promised(vm(), (_lease(),)), Witnessed(kernel=kernel), Moment.LOOK)
     assert PromiseRow.COMPUTE_PROMISE not in [one.row for one in silent]
+
+
+def test_a_vf_whose_work_was_stopped_has_no_compute_time() -> None:
+    asking = replace(vm(request_of("2*vf,compute>=15%", name="web-0")), problem=stopped_work([VF], "it takes time"))
+    other = replace(PLAIN, function="0000:41:00.5")
+    promised = Promised(asking, (_lease(PLAIN), _lease(other, 1)))
+    found = compare(promised, Witnessed(kernel=NotLookedAt("gpu1 does not answer")), Moment.LOOK)
+    rows = [one for one in found if one.row is PromiseRow.COMPUTE_PROMISE]
+    assert [one.verdict for one in rows] == [BROKEN, UNSEEN], "the work of the other goes on"
+    assert f"was stopped ({VF})" in rows[0].seen and "restart-vm" in rows[0].remedy
 
 
 HELD = on_vf(holders=(Holder(100, "qemu-system-x86", "u"),))

@@ -21,6 +21,7 @@ from vgpuctl.scheduler.explain import explain
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.sharing.compute import compute_of
 from vgpuctl.sharing.declared import UNDECLARED, Declared
+from vgpuctl.sharing.function_time import shorter_slice
 
 BEST, EQUAL, FIXED = SchedulerPolicy
 HELD = Share("0000:41:00.0", Sharing.VF_PROFILE, "A40-8Q", "0000:41:00.4")
@@ -224,3 +225,31 @@ def test_no_vm_gets_a_longer_slice_than_its_neighbours_were_promised_beside(own:
     assert answer[0].code == "vgpu-params" and "gpu1.yml:3" in answer[0].reason
     assert Fleet([capacity]).place(replace(asking, vgpu_params=((name, "3"),))) is not None
     assert Fleet([xe_host(declared=VfLayout(3))]).place(asking) is not None
+
+
+LONG, UNLIMITED, SHORT = "exec_quantum_ms=40", "exec_quantum_ms=0", "exec_quantum_ms=5"
+
+
+@pytest.mark.parametrize(
+    ("vfs", "own", "slice_ms"),
+    [
+        ((LONG, SHORT, UNLIMITED), (0,), 5),
+        ((UNLIMITED, LONG, LONG), (0,), 40),
+        ((SHORT, LONG, SHORT), (0,), "5 ms already"),
+        ((SHORT, LONG, LONG), (0,), "5 ms already"),
+        ((SHORT, LONG, SHORT), (0, 1), 5),
+        ((SHORT, UNLIMITED, LONG), (0, 1), 40),
+        ((SHORT, UNLIMITED, LONG), (0,), "5 ms already"),
+        ((LONG, SHORT, UNLIMITED), (0, 1), "no other VF"),
+        ((LONG, UNLIMITED, UNLIMITED), (0,), "no other VF"),
+        (("", SHORT, SHORT), (0,), "no time slice"),
+        ((LONG, "exec_quantum_ms=differs", SHORT), (0, 1), "no time slice"),
+    ],
+)
+def test_a_vm_that_takes_time_is_brought_down_to_its_neighbours(
+    vfs: tuple[str, ...], own: tuple[int, ...], slice_ms: int | str
+) -> None:
+    capacity = xe_host(declared=None, **{f"vf{number}": text for number, text in enumerate(vfs)})
+    (gpu,) = capacity.facts.gpus
+    found = shorter_slice([gpu.vfs[number].address for number in own], gpu)
+    assert slice_ms in found if isinstance(slice_ms, str) and isinstance(found, str) else found == slice_ms

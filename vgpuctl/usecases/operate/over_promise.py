@@ -12,15 +12,15 @@ from vgpuctl.agent.wire.sharing import StopFunction
 from vgpuctl.errors import ConcurrentChange, StateError, VgpuctlError
 from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.lease import Share
-from vgpuctl.model.over_promise import OverPromise
+from vgpuctl.model.over_promise import OverPromise, is_work_stopped, stopped_work
 from vgpuctl.model.qualified_name import split_name
 from vgpuctl.model.vgpu_params import VfParam, merge_params
-from vgpuctl.model.vm import MUST_RESTART, Vm, VmState
+from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.sharing.function_time import shorter_slice
 from vgpuctl.sharing.kinds import takes_function
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.operate.serve_queue import Served
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import Services
@@ -84,25 +84,26 @@ def _answer(services: Services, finding: Event, policy: OverPromise) -> Served:
     return Served(finding.subject, f"{outcome}: {words}")
 
 
-def _vf(services: Services, vm: Vm, finding: Event) -> tuple[Share, Gpu]:
-    """The VM's VF on the GPU, as last read. Raises StateError for another share: no driver limits a single vGPU."""
+def _vfs(services: Services, vm: Vm, finding: Event) -> tuple[list[str], Gpu]:
+    """The VM's VFs of the GPU, and the GPU as its host shows it now.
+
+    Raises StateError for another share, since no driver limits a single vGPU, and what reading the host raises.
+    """
     with services.store.reading() as session:
         leases = [one for one in session.leases(vm_uuid=vm.uuid) if one.share.gpu == finding.evidence.get("gpu")]
-        known = session.facts(vm.host)
-    share = next((one.share for one in leases if takes_function(one.share)), None)
-    gpu = None if known is None or share is None else gpu_at(known.facts, share.gpu)
-    if gpu is None or share is None:
+    shares = [one.share for one in leases if takes_function(one.share)]
+    gpu = gpu_at(read_facts(services, vm.host), shares[0].gpu) if shares else None
+    if gpu is None:
         raise StateError(
             f"{vm.printed_name} cannot be limited: no driver limits the time of a single vGPU",
             hint="declare the scheduler equal-share or fixed-share for the GPU (docs/layout.md), or the policy move",
         )
-    return share, gpu
+    return sorted(one.function for one in shares), gpu
 
 
 def _limit(services: Services, vm: Vm, finding: Event) -> tuple[str, str]:
-    """Give the VF a slice no longer than its neighbours'. Raises StateError where nothing can be limited."""
-    share, gpu = _vf(services, vm, finding)
-    found = shorter_slice(share.function, gpu)
+    """Give the VFs a slice no longer than their neighbours'. Raises StateError where nothing can be limited."""
+    found = shorter_slice(*_vfs(services, vm, finding))
     if isinstance(found, str):
         raise StateError(f"{vm.printed_name} cannot be limited: {found}")
     slower = merge_params(vm.request.vgpu_params, ((VfParam.EXEC_QUANTUM_MS.value, str(found)),))
@@ -117,15 +118,18 @@ def _move(services: Services, vm: Vm, _finding: Event) -> tuple[str, str]:
 
 
 def _stop(services: Services, vm: Vm, finding: Event) -> tuple[str, str]:
-    """Stop the work of the VF. The VM runs on without a GPU until it is started again, and says so."""
-    share, _gpu = _vf(services, vm, finding)
+    """Stop the work of the VM's VFs of the GPU. The VM runs on without them until it is started again, and says so."""
+    functions, _gpu = _vfs(services, vm, finding)
+    with services.store.reading() as session:
+        every = [one.share.function for one in session.leases(vm_uuid=vm.uuid)]
+    stopped = [one for one in every if is_work_stopped(vm, one)]
     with operation(services, "over-promise", vm):
-        services.host(vm.host).agent.apply([StopFunction(share.function)])
-        with services.store.transaction() as session:
-            session.set_vm_state(
-                vm.uuid, VmState.RUNNING, f"the work of its VF was stopped, and it {MUST_RESTART}: {_REASON}"
-            )
-    return "stopped", f"the work of its VF {share.function}, until the VM is started again"
+        for function in functions:
+            services.host(vm.host).agent.apply([StopFunction(function)])
+            stopped = sorted({*stopped, function})
+            with services.store.transaction() as session:
+                session.set_vm_state(vm.uuid, VmState.RUNNING, stopped_work(stopped, _REASON))
+    return "stopped", f"the work of its VF {', '.join(functions)}, until the VM is started again"
 
 
 _ANSWERS: Mapping[OverPromise, Callable[[Services, Vm, Event], tuple[str, str]]] = {

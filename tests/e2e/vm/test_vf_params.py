@@ -243,7 +243,7 @@ LAYOUT: dict[str, Any] = {
 }
 
 
-def test_declared_slices_are_a_promise_that_no_vm_can_break(operator: Operator) -> None:
+def test_declared_slices_are_a_promise_that_no_vm_can_break(operator: Operator, fleet: lab.LabFolder) -> None:
     """Last, since the card has other VFs then."""
     wanted = ("--gpu", "vf,compute>=16%")
     refused = operator.run("create-vm", "web", *ACME, *SIZE, *wanted)
@@ -282,6 +282,14 @@ def test_declared_slices_are_a_promise_that_no_vm_can_break(operator: Operator) 
         assert done["changed"] == 5, "while both VMs run"
         shown = operator.run("check-vm", "greedy", *ACME, "--json").out
         assert "exec_quantum_ms=5" in shown, "a VM's own value stays"
+        LAYOUT["gpus"][0]["vf_params"][2:] = ["vram_quota=2GiB"]
+        variables.write_text(yaml.safe_dump({"vgpu": LAYOUT}))
+        refused = operator.run("apply-hosts", "--no-boot")
+        assert refused.code and "would disturb" in refused.out + refused.err and "VM web of acme" in refused.out
+        operator.does("apply-hosts", "--disrupt", "--no-boot")
+        assert json.loads(operator.run("check-hosts", "--json").out)[0]["plan"]["differences"] == []
+        running = {one["vm"]["request"]["name"]: one["vm"]["state"] for one in operator.json("list-vms")}
+        assert running == {"web": "running", "greedy": "running"}
     finally:
         operator.delete_all_vms()
         LAYOUT["gpus"][0]["vf_params"][:] = ["exec_quantum_ms=0", "preempt_timeout_us=0"]
@@ -289,3 +297,6 @@ def test_declared_slices_are_a_promise_that_no_vm_can_break(operator: Operator) 
         variables.write_text(yaml.safe_dump({"vgpu": LAYOUT}))
         operator.does("apply-hosts", "--no-boot")
         variables.unlink()
+        with machine(fleet, HOST).change() as state:  # the driver keeps memory until the VFs are disabled
+            assert all(one.pop("vram_quota", None) for one in state.vf_params.values())
+            state.vf_params = {vf: one for vf, one in state.vf_params.items() if one}

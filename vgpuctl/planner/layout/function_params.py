@@ -14,7 +14,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.units import MIB, exact_mib
 from vgpuctl.model.vgpu_params import FunctionParam, VgpuParams, params_text, show_function_param, split_params
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.planner.layout.result import Phase
+from vgpuctl.planner.layout.result import Disturbed, Phase
 from vgpuctl.planner.layout.work import GpuWork
 from vgpuctl.sharing.compute import refuse_compute
 from vgpuctl.sharing.declared import Declared
@@ -29,7 +29,7 @@ _UNEQUAL = "differs"
 
 
 def ensure(work: GpuWork, layout: VfLayout) -> None:
-    """Have each function's parameters, and note the differences. VMs that run keep their VFs."""
+    """Have each function's parameters, and note the differences. Of VMs that run, other memory alone disturbs one."""
     if work.obstacles or not (layout.vf_params or layout.pf_params):
         return
     if work.gpu.pf_params is None and not work.is_rebuilt:
@@ -48,8 +48,7 @@ def ensure(work: GpuWork, layout: VfLayout) -> None:
     for number in sorted(range(layout.count), key=lambda one: _shrinks_last(there.get(one), layout.vf_params)):
         if work.obstacles:
             return
-        vf = there.get(number)
-        _of_function(work, number, _without_memory_in_use(work, vf, layout.vf_params), _standing(vf))
+        _of_function(work, number, layout.vf_params, _standing(there.get(number)), vf=there.get(number))
 
 
 def params_steps(address: str, layout: VfLayout, count: int) -> list[SetFunctionParams]:
@@ -92,7 +91,9 @@ def refuse_for_vm(request: VmRequest, lease: Lease, gpu: Gpu, declared: Declared
     return refusal.reason if refusal else None
 
 
-def _of_function(work: GpuWork, number: int | None, wanted: VgpuParams, found: dict[str, str]) -> None:
+def _of_function(
+    work: GpuWork, number: int | None, wanted: VgpuParams, found: dict[str, str], *, vf: VirtualFunction | None = None
+) -> None:
     step = SetFunctionParams(work.address, number, params_text(wanted))
     # A VF that is made by an earlier step has the driver's own values.
     is_new = not found
@@ -111,7 +112,8 @@ def _of_function(work: GpuWork, number: int | None, wanted: VgpuParams, found: d
         work.differ(_SUBJECT, f"{_words(tuple(differing))} of {where}", _words(told))
     back = tuple((name, found[name]) for name, _ in differing if found.get(name) not in (None, _UNEQUAL))
     undo = (SetFunctionParams(work.address, number, params_text(back)),) if back else ()
-    work.add(Phase.SCHEDULER, step, f"set {_words(wanted)} of {step.target}", undo=undo)
+    disturbs = _in_the_way(work, vf, () if is_new else tuple(differing))
+    work.add(Phase.SCHEDULER, step, f"set {_words(wanted)} of {step.target}", undo=undo, disturbs=disturbs)
 
 
 def _standing(vf: VirtualFunction | None) -> dict[str, str]:
@@ -126,15 +128,11 @@ def _shrinks_last(vf: VirtualFunction | None, wanted: VgpuParams) -> tuple[bool,
     return (not has.isdigit() or int(has) <= int(needs)), number
 
 
-def _without_memory_in_use(work: GpuWork, vf: VirtualFunction | None, wanted: VgpuParams) -> VgpuParams:
-    """The parameters without the memory of a VF that a VM runs on: its guest's driver has read the size."""
-    quota, found = dict(wanted).get(FunctionParam.VRAM_QUOTA), _standing(vf).get(FunctionParam.VRAM_QUOTA)
-    if vf is None or not vf.holders or quota is None or found in (None, quota):
-        return wanted
-    remedy = "a running guest has read the size: stop its VM, then run again"
-    declared = f"{_words(((FunctionParam.VRAM_QUOTA, quota),))} of VF {vf.number}"
-    work.differ(_SUBJECT, declared, _words(((FunctionParam.VRAM_QUOTA, str(found)),)), remedy=remedy)
-    return tuple(one for one in wanted if one[0] != FunctionParam.VRAM_QUOTA)
+def _in_the_way(work: GpuWork, vf: VirtualFunction | None, differing: VgpuParams) -> tuple[Disturbed, ...]:
+    """Who has to be gone before a VF gets other memory: its guest's driver has read the size."""
+    if vf is None or not vf.holders or FunctionParam.VRAM_QUOTA not in dict(differing):
+        return ()
+    return tuple(one for one in work.users if one.device == vf.address)
 
 
 def _memory_fits(work: GpuWork, layout: VfLayout) -> bool:

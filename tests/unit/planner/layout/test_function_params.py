@@ -18,6 +18,7 @@ from vgpuctl.planner.layout.manifest import manifest_of
 from vgpuctl.planner.layout.plan import plan_host
 from vgpuctl.planner.layout.reached import reached
 from vgpuctl.planner.layout.result import HostPlan
+from vgpuctl.planner.layout.selection import select_steps
 from vgpuctl.sharing.compute import compute_of
 from vgpuctl.sharing.declared import Declared
 
@@ -84,14 +85,19 @@ def test_new_vfs_get_them_after_they_are_made_and_a_boot_restores_them() -> None
     assert [(one.vf, one.params) for one in steps[1:] if isinstance(one, SetFunctionParams)] == wanted
 
 
-def test_memory_shrinks_before_it_grows_and_waits_for_a_running_guest() -> None:
+def test_memory_shrinks_before_it_grows_and_disturbs_the_vm_whose_guest_has_read_it() -> None:
     small, large = f"{NONE},vram_quota={GIB}", f"{NONE},vram_quota={9 * GIB}"
     wanted = (("vram_quota", str(4 * GIB)),)
     assert [number for number, _ in steps_of(plan_host(declare(wanted), facts(small, large, small)))] == [1, 0, 2]
-    plan = plan_host(declare(wanted), facts(small, large, small, held=True))
-    assert [number for number, _ in steps_of(plan)] == [1, 2]
-    (waits,) = [one for one in plan.differences if one.remedy]
-    assert waits.found == "vram_quota=1GiB" and "stop its VM" in str(waits.remedy)
+    there = facts(small, large, small, held=True)
+    held = lease("gpu1", Share(GPU, Sharing.VF, "vf", there.gpus[0].vfs[0].address), vm_name="web-1")
+    plan = plan_host(declare(wanted), there, [held])
+    assert steps_of(plan) == [(number, f"vram_quota={4 * GIB}") for number in (1, 0, 2)]
+    assert [[who.vm for who in one.disturbs] for one in plan.steps] == [[], ["web-1"], []]
+    assert not [one for one in plan.differences if one.remedy], "a run that may disturb reaches the layout"
+    assert {one.gpu for one in select_steps(plan, may_disrupt=False, may_reset=False).refusals} == {GPU}
+    time = plan_host(declare((*QUANTUM, ("vram_quota", str(GIB)))), facts(small, small, small, held=True), [held])
+    assert len(steps_of(time)) == 3 and not any(one.disturbs for one in time.steps), "time alone differs"
 
 
 @pytest.mark.parametrize(

@@ -135,22 +135,70 @@ def test_a_default_above_its_ceiling_and_a_guarantee_are_refused() -> None:
     refuse_contradiction(QUOTAS)
 
 
-XML = """<domain><cputune><quota>25001</quota></cputune><devices>
-<disk device='disk'><target dev='vda'/><iotune><total_iops_sec>900</total_iops_sec></iotune></disk>
-<disk device='disk'><target dev='vdb'/><iotune><read_iops_sec>600</read_iops_sec><write_iops_sec>600</write_iops_sec>
-</iotune></disk>
-<disk device='disk'><target dev='vdc'/><iotune><read_iops_sec>600</read_iops_sec></iotune></disk>
-<disk device='cdrom'><target dev='sda'/></disk>
-<interface><bandwidth><inbound average='61000'/><outbound average='70000'/></bandwidth></interface>
-<interface><bandwidth><inbound average='10'/></bandwidth></interface></devices></domain>"""
+DISK = "<disk device='{}'><target dev='{}'/><iotune>{}</iotune></disk>"
+NIC = "<interface type='{}'><bandwidth><inbound {}/><outbound {}/></bandwidth></interface>"
 
 
-def test_the_limits_of_a_foreign_domain_are_read_as_the_most_that_it_can_do() -> None:
-    limits = ceilings_of((*QUOTAS, Quota("each:cpu-limit", 25)))
-    assert list(map(str, parts_above(domain_limits(XML), limits))) == [
-        "cpu-limit of its vCPUs: 26% asked, 25% is the most",
-        "disk-iops of disk vdb: 1200 asked, 1000 is the most",
-        "disk-iops of disk vdc: no limit asked, 1000 is the most",
-        "nic-mbps of interface 0: 574 asked, 500 is the most",
-        "nic-mbps of interface 1: no limit asked, 500 is the most",
-    ]
+@pytest.mark.parametrize(
+    ("devices", "above_it"),
+    [
+        (DISK.format("disk", "a", "<total_iops_sec>900</total_iops_sec>"), []),
+        (
+            DISK.format("disk", "a", "<read_iops_sec>600</read_iops_sec><write_iops_sec>600</write_iops_sec>"),
+            ["disk-iops of disk a: 1200 asked"],
+        ),
+        (DISK.format("disk", "a", "<read_iops_sec>600</read_iops_sec>"), ["disk-iops of disk a: no limit asked"]),
+        (
+            DISK.format(
+                "disk", "a", "<total_iops_sec>100</total_iops_sec><total_iops_sec_max>99999</total_iops_sec_max>"
+            ),
+            ["disk-iops of disk a: 99999 asked"],
+        ),
+        (
+            DISK.format(
+                "disk",
+                "a",
+                "<read_iops_sec>1</read_iops_sec><write_iops_sec>1</write_iops_sec>"
+                "<write_iops_sec_max>5000</write_iops_sec_max><write_iops_sec_max_length>9</write_iops_sec_max_length>",
+            ),
+            ["disk-iops of disk a: 5001 asked"],
+        ),
+        (
+            DISK.format("disk", "a", "<total_iops_sec_max>10</total_iops_sec_max>"),
+            ["disk-iops of disk a: no limit asked"],
+        ),
+        (
+            DISK.format("disk", "a", "<total_iops_sec>900</total_iops_sec><total_iops_sec_max>9</total_iops_sec_max>"),
+            [],
+        ),
+        (
+            DISK.format("lun", "b", "<total_iops_sec>900</total_iops_sec>"),
+            ["disk-iops of disk b: no limit asked"],
+        ),
+        ("<disk><target dev='c'/></disk>", ["disk-iops of disk c: no limit asked"]),
+        ("<disk device='cdrom'><target dev='sda'/></disk>", []),
+        ("<hostdev type='pci'/><hostdev type='scsi'/>", ["disk-iops of hostdev 1: no limit asked"]),
+        (NIC.format("bridge", "average='61000'", "average='61000'"), []),
+        (NIC.format("bridge", "average='61000'", "average='70000'"), ["nic-mbps of interface 0: 574 asked"]),
+        ("<interface type='bridge'/>", ["nic-mbps of interface 0: no limit asked"]),
+        (NIC.format("network", "average='10'", ""), ["nic-mbps of interface 0: no limit asked"]),
+        (NIC.format("hostdev", "average='10'", "average='10'"), ["nic-mbps of interface 0: no limit asked"]),
+        (
+            NIC.format("direct", "average='100' peak='10000000' burst='9'", "average='100'"),
+            ["nic-mbps of interface 0: 81920 asked"],
+        ),
+        (NIC.format("bridge", "average='100' peak='200' burst='90000'", "average='100' peak='999999'"), []),
+        (NIC.format("bridge", "average='100' burst='90000'", "average='1'"), ["nic-mbps of interface 0: 739 asked"]),
+        (NIC.format("bridge", "average='1'", "average='100' burst='90000'"), ["nic-mbps of interface 0: 739 asked"]),
+    ],
+)
+def test_a_foreign_domain_counts_with_the_most_that_libvirt_lets_through(devices: str, above_it: list[str]) -> None:
+    limits = domain_limits(f"<domain><devices>{devices}</devices></domain>")
+    found = [str(one) for one in parts_above(limits, ceilings_of(QUOTAS))]
+    assert [one.partition(",")[0] for one in found] == above_it
+
+
+def test_a_foreign_domains_part_of_a_cpu_is_rounded_up() -> None:
+    limits = domain_limits("<domain><cputune><quota>25001</quota></cputune></domain>")
+    (found,) = parts_above(limits, ceilings_of([Quota("each:cpu-limit", 25)]))
+    assert str(found) == "cpu-limit of its vCPUs: 26% asked, 25% is the most"

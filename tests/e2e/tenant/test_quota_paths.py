@@ -190,6 +190,10 @@ def test_a_vm_gets_its_tenants_limits_and_keeps_what_it_had_before_them(filled: 
         assert "more than the ceiling" in operator.is_refused("set-quota", "acme", "default:disk-iops=501")["message"]
         explained = operator.json("explain-vm", "more", *ACME, *VM, "--disk-iops", "501")[0]
         assert (explained["fits"], "501 asked, 500 is the most" in explained["quota"]) == (False, True)
+        above = operator.json("capacity", *ACME, *VM, "--disk-iops", "501")
+        assert (above["now"], above["quota"], above["hosts_take"] > 0) == (0, {"each:disk-iops": 0}, True)
+        below = operator.json("capacity", *ACME, *VM, "--disk-iops", "500")
+        assert (below["now"], below["quota"]) == (above["hosts_take"], {})
         operator.does("create-vm", "limited", *ACME, *VM)
         request = operator.json("show-vm", "limited", *ACME)["vm"]["request"]
         assert (request["disk"]["iops"], request["cpu_limit"]) == (100, 50)

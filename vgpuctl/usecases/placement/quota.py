@@ -10,8 +10,9 @@ from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota import charge
+from vgpuctl.quota.ceilings import above, ceilings_of, with_usual
 from vgpuctl.quota.limits import Excess, Quota, excesses, room_for, room_hint
-from vgpuctl.quota.resources import Resource
+from vgpuctl.quota.resources import EACH, Resource
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.running.services import Services
 
@@ -132,6 +133,7 @@ def _held(leases: Sequence[Lease]) -> list[tuple[str, Share]]:
 def quota_room(session: Session, request: VmRequest, placement: Placement | None) -> dict[str, int]:
     """How many more VMs of this kind each quota of the tenant allows, by resource; of the quotas that limit them.
 
+    A ceiling that the request is above allows none; one that it is below does not limit how many.
     placement: where one would go; without it framebuffer and MIG compute count only as far as the request names them.
     """
     quotas = session.quotas(request.tenant)
@@ -140,7 +142,9 @@ def quota_room(session: Session, request: VmRequest, placement: Placement | None
     held = () if placement is None else placement.shares
     asked = charge.add(charge.of_new_guest(request), charge.of_shares(held)) if held else charge.of_request(request)
     shares = [] if placement is None else [(placement.host, one) for one in held]
-    return room_for(quotas, *_with_hours(session, request, quotas, asked, shares))
+    ceilings = ceilings_of(quotas)
+    refusing = {EACH + one.name: 0 for one in above(with_usual(request, ceilings), ceilings)}
+    return room_for(quotas, *_with_hours(session, request, quotas, asked, shares)) | refusing
 
 
 def _with_hours(

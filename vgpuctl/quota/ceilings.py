@@ -73,6 +73,14 @@ def with_usual(request: VmRequest, ceilings: Sequence[Ceiling], there: VmRequest
     return request
 
 
+def as_there(request: VmRequest, there: VmRequest) -> VmRequest:
+    """The request with what the VM has of each limit that the request asks nothing of.
+
+    A default or a ceiling gave it, and may be another by now, or gone.
+    """
+    return with_usual(request, [Ceiling(name) for name in Limited], there)
+
+
 @dataclass(frozen=True)
 class AboveCeiling:
     """A part of a VM that is above its tenant's ceiling. asked: None for no limit at all."""

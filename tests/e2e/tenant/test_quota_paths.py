@@ -206,7 +206,12 @@ def test_a_vm_gets_its_tenants_limits_and_keeps_what_it_had_before_them(filled: 
         assert [one["iops"] for one in request["data_disks"]] == [100]
         assert 200 in (request["bandwidth_mbps"], *(one["bandwidth_mbps"] for one in request["nics"]))
         assert "broken" not in operator.run("check-vm", "limited", *ACME).out
-        operator.does("set-quota", "acme", "each:disk-iops=50", "default:disk-iops=none")
+        operator.does("set-quota", "acme", *(f"{one.partition('=')[0]}=none" for one in limits))
+        same = ("limited", *ACME, *VM[:4], "--network", "front", *VM[6:], "--data-disk", "more,size=32MiB")
+        assert operator.json("create-vm", *same)[0]["changed"] is False, "though no default gives it its limits now"
+        other = operator.is_refused("create-vm", *same, "--cpu-limit", "60%")
+        assert other["context"] == ["cpu_limit: 50% there, 60% wanted"], other
+        operator.does("set-quota", "acme", "each:disk-iops=50")
         operator.does("detach-nic", "limited", "front", *ACME, "--last")
         operator.does("delete-vm", "limited", *ACME, "--yes", "--timeout", "0", "--keep-disk", "1d")
         refused = operator.is_refused("restore-vm", "limited", *ACME)

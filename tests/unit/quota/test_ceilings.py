@@ -11,7 +11,7 @@ from vgpuctl.model.cpu_time import parse_cpu_limit
 from vgpuctl.model.disk import DataDisk, DiskRequest
 from vgpuctl.model.nic import NicRequest
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.quota.ceilings import above, ceilings_of, parts_above, refusal, refuse_contradiction, with_usual
+from vgpuctl.quota.ceilings import above, as_there, ceilings_of, parts_above, refusal, refuse_contradiction, with_usual
 from vgpuctl.quota.limits import Quota
 from vgpuctl.quota.resources import Limited, format_amount, parse_assignment
 
@@ -99,6 +99,18 @@ def test_what_a_vm_has_already_is_not_given_again() -> None:
     assert kept.bandwidth_mbps is None, "it has none, and a command about something else gives none"
     grown = with_usual(replace(there, nics=(*there.nics, NicRequest("c"))), CEILINGS, there)
     assert [one.bandwidth_mbps for one in grown.nics] == [None, 500]
+
+
+def test_an_unasked_limit_is_the_one_that_is_there_whatever_became_of_the_default() -> None:
+    high = (Quota("default:disk-mbps", 7), Quota("each:cpu-weight", 30))
+    there = with_usual(VM, ceilings_of((*QUOTAS, *high)))
+    assert there.disk is not None and (there.disk.iops, there.disk.mbps, there.cpu_weight) == (200, 7, 30)
+    assert as_there(VM, there) == there
+    assert as_there(there, VM) == there, "what is asked for stays asked for"
+    asked = as_there(replace(VM, cpu_weight=31, disk=DiskRequest(iops=9)), there)
+    assert asked == replace(there, cpu_weight=31, disk=DiskRequest(iops=9, mbps=7))
+    more = as_there(replace(VM, data_disks=(*VM.data_disks, DataDisk("new", 1))), there)
+    assert [one.iops for one in more.data_disks] == [900, None]
 
 
 def test_each_part_above_is_named_and_no_limit_is_above_any() -> None:

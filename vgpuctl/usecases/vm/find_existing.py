@@ -9,6 +9,7 @@ from vgpuctl.errors import StateError, VmDiffers
 from vgpuctl.model.units import exact_mib
 from vgpuctl.model.vgpu_params import show_vgpu_param
 from vgpuctl.model.vm import VmRequest, VmState
+from vgpuctl.quota.ceilings import as_there
 from vgpuctl.sharing.partition_rules import told_partition
 from vgpuctl.specs.vm import list_differences
 from vgpuctl.usecases.found.registered_images import refuse_unregistered
@@ -75,7 +76,7 @@ def _find(
         if vm is None:
             refuse_unknown_references(session, request)
             return None
-        request = session.with_usual(request, vm.request)
+        request = as_there(request, vm.request)
         leases = session.leases(vm_uuid=vm.uuid)
         state = describe_state(vm, observations(session, [vm])[vm.uuid], session.now())
         known = session.facts(vm.host)

@@ -58,3 +58,8 @@ class QuotaExceeded(VgpuctlError):
 
     reference = "quota-exceeded"
     exit_code = 9
+
+    @property
+    def reason_to_wait(self) -> str:
+        """The message with the amounts and what to do, for one that waits and is not told of this error."""
+        return "; ".join((self.message, *self.context, *([self.hint] if self.hint else [])))

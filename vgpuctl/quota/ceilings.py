@@ -12,7 +12,7 @@ from typing import TypeVar
 from vgpuctl.errors import QuotaExceeded, UsageError
 from vgpuctl.model.disk import DataDisk, DiskRequest
 from vgpuctl.model.interfaces import FIRST, placed_nics
-from vgpuctl.model.vm import VmRequest, printed_name
+from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.limits import Quota
 from vgpuctl.quota.resources import EACH, USUAL, Limited, adds_up, format_amount
 
@@ -122,15 +122,28 @@ def refusal(request: VmRequest, found: Sequence[AboveCeiling]) -> QuotaExceeded:
     return QuotaExceeded(
         f"VM {request.name} is above a ceiling of tenant {request.tenant}: {names}",
         context=list(map(str, found)),
-        hint=f"ask for less, or raise it: vgpuctl set-quota {request.tenant} {EACH}{first.name}="
-        + ("none" if first.asked is None else format_amount(EACH + first.name, first.asked)),
+        hint=f"ask for less, or {_raising(request, first)}",
     )
 
 
-def describe_above(request: VmRequest, found: Sequence[AboveCeiling]) -> str:
-    """A VM that was there before its tenant's ceiling, in words."""
-    name = printed_name(request.tenant, request.name)
-    return f"{name} stays above it: {'; '.join(map(str, found)).replace(' asked', ' now')}"
+def describe_above(label: str, request: VmRequest, found: Sequence[AboveCeiling], *, is_there: bool) -> str:
+    """Something that was there before its tenant's ceiling, in words, and what to do about it.
+
+    label: a VM, or what VMs are to come from, such as a node pool (is_there False), and does not come then.
+    """
+    parts = "; ".join(map(str, found))
+    if is_there:
+        return (
+            f"{label} stays above it: {parts.replace(' asked', ' now')}: to bring it below, delete it and "
+            f"create it again; to allow it, {_raising(request, found[0])}"
+        )
+    return f"{label} asks for more and is refused from now on: {parts}: ask for less, or {_raising(request, found[0])}"
+
+
+def _raising(request: VmRequest, one: AboveCeiling) -> str:
+    resource = EACH + one.name
+    most = "none" if one.asked is None else format_amount(resource, one.asked)
+    return f"raise it: vgpuctl set-quota {request.tenant} {resource}={most}"
 
 
 def _is_at_most(value: int | None, other: int | None) -> bool:

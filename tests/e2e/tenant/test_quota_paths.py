@@ -180,6 +180,38 @@ def test_no_command_asks_for_more_than_a_ceiling(
         operator.does("set-quota", "acme", f"{name}=none")
 
 
+def test_what_is_to_come_above_a_later_ceiling_is_told_what_to_do(filled: tuple[Operator, Path]) -> None:
+    operator, _file = filled
+    operator.does("set-quota", "acme", "vms=2")
+    operator.does("create-vm", "later", *ACME, *VM, "--disk-iops", "600", "--queue")
+    operator.does("create-node-pool", "nodes", *ACME, "--role", "k3s", "--max", "1", *VM, "--cpu-limit", "60%")
+    operator.does("set-quota", "acme", "vms=none")
+    try:
+        (waiting,) = operator.json("list-queue")["queue"]
+        assert waiting["expected_at"] is not None
+        warned = operator.does("set-quota", "acme", "each:disk-iops=500", "each:cpu-limit=50%").err
+        raising = "ask for less, or raise it: vgpuctl set-quota acme"
+        asked = "asks for more and is refused from now on"
+        later = "acme/later, which waits in the queue,"
+        first = "disk-iops of the first disk: 600 asked, 500 is the most"
+        assert f"warning: {later} {asked}: {first}: {raising} each:disk-iops=600" in warned
+        cpu = "cpu-limit of its vCPUs: 60% asked, 50% is the most"
+        assert f"warning: each new node of pool acme/nodes {asked}: {cpu}: {raising} each:cpu-limit=60%" in warned
+        assert "acme/web stays above it" in warned and "delete it and create it again" in warned
+        (waiting,) = operator.json("list-queue")["queue"]
+        assert waiting["expected_at"] is None
+        operator.does("controller", "--once", "--shutdown-timeout", "0")
+        (waiting,) = operator.json("list-queue")["queue"]
+        assert waiting["expected_at"] is None
+        assert waiting["entry"]["reason"] == (
+            f"VM later is above a ceiling of tenant acme: disk-iops; {first}; {raising} each:disk-iops=600"
+        )
+    finally:
+        operator.does("set-quota", "acme", "vms=none", "each:disk-iops=none", "each:cpu-limit=none")
+        operator.run("leave-queue", "later", *ACME)
+        operator.run("delete-node-pool", "nodes", *ACME, "--yes")
+
+
 def test_a_vm_gets_its_tenants_limits_and_keeps_what_it_had_before_them(filled: tuple[Operator, Path]) -> None:
     operator, _file = filled
     limits = ("each:disk-iops=500", "default:disk-iops=100", "each:nic-mbps=200", "each:cpu-limit=50%")

@@ -55,7 +55,7 @@ def serve(services: Services, entry: QueueEntry, claim: Claim, shutdown_timeout_
                 refuse_unjoinable(session, entry.requests)
             create_together(services, entry.requests, CreateOptions(consent=consent))
     except (NoCapacity, QuotaExceeded, ConcurrentChange) as refusal:
-        why = refusal.reason_to_wait if isinstance(refusal, NoCapacity) else refusal.message
+        why = refusal.message if isinstance(refusal, ConcurrentChange) else refusal.reason_to_wait
         claim.note(why, refusal.reference)
         return Served(entry.name, f"waits: {why}"), _waits_for_hosts(refusal)
     except VgpuctlError as error:

@@ -26,7 +26,7 @@ class Waiting:
     """One entry at its position, from 1.
 
     expected_at: when it will start as far as declared ends and seats of licences that come back tell, else None; None
-    for one that its tenant's quota refuses.
+    for one that its tenant's quota or a ceiling of it refuses.
 
     node_pool, cluster: of a node.
     """
@@ -95,7 +95,7 @@ def _allowed(
     services: Services, entry: QueueEntry, start: "Start", seats: "Sequence[LicenceSeat]"
 ) -> "SeatsToCome | None":
     """From when the quota and the licences allow an entry that has room; None where no time is known."""
-    from vgpuctl.usecases.placement.quota import refuse_placed_over_quota
+    from vgpuctl.usecases.placement.quota import refuse_above_ceilings, refuse_placed_over_quota
     from vgpuctl.usecases.seats.licences import first_seats
 
     is_new = not entry.kind.starts_again()
@@ -103,6 +103,8 @@ def _allowed(
         there = [] if is_new else [session.vm(one.tenant, one.name) for one in entry.requests]
         own = {vm.uuid for vm in there if vm is not None}
         try:
+            if is_new:
+                refuse_above_ceilings(session, entry.requests)
             refuse_placed_over_quota(session, entry.requests, start.placements, is_new=is_new)
         except QuotaExceeded:
             return None

@@ -24,20 +24,20 @@ def refuse_early(services: Services, *requests: VmRequest) -> None:
     """
     asked = reduce(charge.add, map(charge.of_request, requests))
     with services.store.reading() as session:
-        _refuse_above_ceilings(session, requests)
+        refuse_above_ceilings(session, requests)
         _refuse(session, _named_together(requests), asked)
 
 
 def refuse_for_ever(session: Session, *requests: VmRequest) -> None:
     """Raise QuotaExceeded for requests of one tenant that would not fit together if it used nothing."""
-    _refuse_above_ceilings(session, requests)
+    refuse_above_ceilings(session, requests)
     asked = reduce(charge.add, map(charge.of_request, requests))
     found = excesses(session.quotas(requests[0].tenant), {}, asked)
     if found:
         raise _exceeded(_named_together(requests), found)
 
 
-def _refuse_above_ceilings(session: Session, requests: Sequence[VmRequest]) -> None:
+def refuse_above_ceilings(session: Session, requests: Sequence[VmRequest]) -> None:
     """Raise QuotaExceeded for a VM that would be above a ceiling with the defaults of its tenant."""
     for request in requests:
         session.require_below(session.with_usual(request))

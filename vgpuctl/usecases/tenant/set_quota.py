@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """set-quota: quotas and preemption policy of a tenant."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.preemption import PreemptMode, Reclaim, TenantPolicy
 from vgpuctl.model.times import format_duration
-from vgpuctl.quota.ceilings import above, ceilings_of, describe_above, refuse_contradiction
+from vgpuctl.model.vm import printed_name
+from vgpuctl.quota.ceilings import Ceiling, above, ceilings_of, describe_above, refuse_contradiction, with_usual
 from vgpuctl.quota.limits import Quota, changed
 from vgpuctl.quota.resources import EACH, adds_up, format_amount
 from vgpuctl.store.store import Session
@@ -36,10 +37,26 @@ def set_quota(services: Services, name: str, *, limits: Amounts, guaranteed: Amo
     with services.store.transaction() as session:
         is_changed = record_quotas(session, name, limits, guaranteed)
         ceilings = [one for one in ceilings_of(wanted) if limits.get(EACH + one.name) is not None]
-        for request in (vm.request for vm in session.vms(name)) if ceilings else ():
-            if found := above(request, ceilings):
-                services.say(f"warning: {describe_above(request, found)}")
+        for line in _list_above(session, name, ceilings) if ceilings else ():
+            services.say(f"warning: {line}")
         return is_changed
+
+
+def _list_above(session: Session, tenant: str, ceilings: Sequence[Ceiling]) -> Iterator[str]:
+    """A line for each VM above these ceilings, and for each entry of the queue and node pool that would make one."""
+    for vm in session.vms(tenant):
+        if found := above(vm.request, ceilings):
+            yield describe_above(vm.printed_name, vm.request, found, is_there=True)
+    for entry in session.queue():
+        for one in entry.requests if not entry.kind.starts_again() else ():
+            wanted = with_usual(one, ceilings)
+            if one.tenant == tenant and (found := above(wanted, ceilings)):
+                label = f"{printed_name(tenant, one.name)}, which waits in the queue,"
+                yield describe_above(label, wanted, found, is_there=False)
+    for pool in session.node_pools(tenant):
+        wanted = with_usual(pool.request_of(pool.node_name(1)), ceilings)
+        if found := above(wanted, ceilings):
+            yield describe_above(f"each new node of pool {pool.printed_name}", wanted, found, is_there=False)
 
 
 def refuse_unknown_quotas(session: Session, tenant: str, limits: Amounts, guaranteed: Amounts) -> None:

@@ -146,7 +146,7 @@ def _create_or_queue(
         try:
             return create_together(services, requests, options, fleet)
         except (NoCapacity, QuotaExceeded) as refusal:
-            reason = refusal.reason_to_wait if isinstance(refusal, NoCapacity) else refusal.message
+            reason = refusal.reason_to_wait
     never = why_never(services, [with_networks(services, one) for one in requests])
     if never is not None:
         reason = never

@@ -74,7 +74,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pages]:
             session.restrict("gpu2", "0000:21:00.0", RestrictionKind.QUARANTINE, "row remap failed", finding="x")
             session.restrict("gpu3", WHOLE_HOST, RestrictionKind.CORDON, "new cables")
             waiting = replace(vm("A40-48Q", name="waits"), tenant="acme")
-            session.set_quotas("acme", [Quota("vms", 10, 2)])
+            session.set_quotas("acme", [Quota("vms", 10, 2), Quota("each:cpu-limit", 50), Quota("over-promise", 4)])
             session.join_queue(QueueKind.CREATE, waiting, "no GPU is free")
             looked_at = session.vm(fleet.leases[0].tenant, fleet.leases[0].vm_name)
             assert looked_at is not None

@@ -217,7 +217,16 @@ def test_a_vm_gets_its_tenants_limits_and_keeps_what_it_had_before_them(filled: 
     limits = ("each:disk-iops=500", "default:disk-iops=100", "each:nic-mbps=200", "each:cpu-limit=50%")
     warned = operator.does("set-quota", "acme", *limits).err
     assert "acme/web stays above it: disk-iops of the first disk: no limit now, 500 is the most" in warned
-    assert "default:disk-iops 100" in operator.does("show-tenant", "acme").out
+    operator.does("set-quota", "acme", "over-promise=limit")
+    operator.does("set-quota", "acme", "over-promise=stop")
+    text = operator.does("show-tenant", "acme").out
+    assert "default:disk-iops 100" in text and "over-promise stop" in text and "each:cpu-limit 50%" in text
+    for tenant in (operator.json("show-tenant", "acme")["tenant"], operator.json("list-tenants")[0]):
+        shown = {one["resource"]: (one["used"], one["limit"], one["borrowed"]) for one in tenant["quotas"]}
+        assert shown["over-promise"] == (None, "stop", None), "the policy's word, not its place among them"
+        assert shown["each:disk-iops"] == (None, 500, None), "nothing of it adds up"
+    event = list(operator.json("list-events", "--kind", "quota-set"))[-1]
+    assert (event["before"], event["after"]) == ({"over-promise": "limit"}, {"over-promise": "stop"})
     try:
         assert "more than the ceiling" in operator.is_refused("set-quota", "acme", "default:disk-iops=501")["message"]
         explained = operator.json("explain-vm", "more", *ACME, *VM, "--disk-iops", "501")[0]
@@ -251,5 +260,5 @@ def test_a_vm_gets_its_tenants_limits_and_keeps_what_it_had_before_them(filled: 
         operator.does("set-quota", "acme", "each:disk-iops=none")
         operator.does("restore-vm", "limited", *ACME)
     finally:
-        operator.does("set-quota", "acme", *(f"{one.partition('=')[0]}=none" for one in limits))
+        operator.does("set-quota", "acme", "over-promise=none", *(f"{one.partition('=')[0]}=none" for one in limits))
         operator.run("delete-vm", "limited", *ACME, "--yes", "--timeout", "0")

@@ -81,11 +81,10 @@ def _plain_quota(use: "QuotaUse") -> str:
 
 
 def _quota(use: "QuotaUse", name: str, amount: Callable[[int], str]) -> str:
-    from vgpuctl.quota.resources import adds_up
-
-    if not adds_up(use.resource):
-        return f"{name} {'no limit' if use.limit is None else amount(use.limit)}"
-    text = f"{name} {amount(use.used)} / {'no limit' if use.limit is None else amount(use.limit)}"
+    limit = "no limit" if use.limit is None else amount(use.limit) if isinstance(use.limit, int) else use.limit
+    if use.used is None:
+        return f"{name} {limit}"
+    text = f"{name} {amount(use.used)} / {limit}"
     if use.guaranteed is not None:
         text += f" ({amount(use.guaranteed)} guaranteed"
         text += f", {amount(use.borrowed)} borrowed)" if use.borrowed else ")"

@@ -4,21 +4,27 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from vgpuctl.model.over_promise import OverPromise
 from vgpuctl.model.preemption import USUAL_POLICY, TenantPolicy
 from vgpuctl.model.vpc import Contact
+from vgpuctl.quota.limits import Quota
+from vgpuctl.quota.resources import OVER_PROMISE, adds_up, format_amount
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)
 class QuotaUse:
-    """One quota and what is used of it, in the quota's unit (vgpuctl.quota.resources)."""
+    """One quota and what is used of it, in the quota's unit (vgpuctl.quota.resources).
+
+    limit: of `over-promise` its policy. used, borrowed: null where nothing adds up, as of a ceiling of each disk.
+    """
 
     resource: str
-    used: int
-    limit: int | None
+    used: int | None
+    limit: int | OverPromise | None
     guaranteed: int | None
-    borrowed: int
+    borrowed: int | None
 
 
 @dataclass(frozen=True)
@@ -54,8 +60,13 @@ def list_tenants(services: Services, names: Sequence[str] = ()) -> Sequence[List
 def _uses(session: Session, tenant: str) -> tuple[QuotaUse, ...]:
     quotas = session.quotas(tenant)
     used = session.used(tenant) if quotas else {}
-    return tuple(
-        QuotaUse(quota.resource, have, quota.limit, quota.guaranteed, quota.borrowed(have))
-        for quota in quotas
-        for have in [used.get(quota.resource, 0)]
-    )
+    return tuple(_use(quota, used.get(quota.resource, 0)) for quota in quotas)
+
+
+def _use(quota: Quota, used: int) -> QuotaUse:
+    if adds_up(quota.resource):
+        return QuotaUse(quota.resource, used, quota.limit, quota.guaranteed, quota.borrowed(used))
+    limit: int | OverPromise | None = quota.limit
+    if quota.resource == OVER_PROMISE and quota.limit is not None:
+        limit = OverPromise(format_amount(quota.resource, quota.limit))
+    return QuotaUse(quota.resource, None, limit, quota.guaranteed, None)

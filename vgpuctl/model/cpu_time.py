@@ -15,9 +15,10 @@ LEAST_WEIGHT, MOST_WEIGHT = 2, 10_000
 def parse_cpu_limit(text: str, /, *, what: str = "cpu_limit") -> int:
     """Read `50%` of one CPU for each vCPU. Raises UsageError."""
     if not _PERCENT.fullmatch(text) or not 1 <= int(text[:-1]) <= 100:
+        meant = _PERCENT.fullmatch(f"{text}%") and 1 <= int(text) <= 100
+        form = f"write {text}%" if meant else "write a percentage from 1% to 100%, for example 50%"
         raise UsageError(
-            f"{what} is {text[:40]!a}, which is no part of a CPU",
-            hint="write a percentage from 1% to 100%, for example 50%: of one CPU, for each vCPU",
+            f"{what} is {text[:40]!a}, which is no part of a CPU", hint=f"{form}: of one CPU, for each vCPU"
         )
     return int(text[:-1])
 

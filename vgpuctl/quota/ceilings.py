@@ -14,7 +14,7 @@ from vgpuctl.model.disk import DataDisk, DiskRequest
 from vgpuctl.model.interfaces import FIRST, placed_nics
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.limits import Quota
-from vgpuctl.quota.resources import EACH, USUAL, Limited, adds_up, format_amount
+from vgpuctl.quota.resources import EACH, OVER_PROMISE, USUAL, Limited, adds_up, format_amount
 
 _Disk = TypeVar("_Disk", DiskRequest, DataDisk)
 Part = tuple[Limited, str, int | None]
@@ -47,10 +47,7 @@ def refuse_contradiction(quotas: Iterable[Quota]) -> None:
     found = list(quotas)
     for one in found:
         if one.guaranteed is not None and not adds_up(one.resource):
-            raise UsageError(
-                f"{one.resource} cannot be guaranteed: nothing of it adds up",
-                hint="a guarantee is of an amount that the tenant's VMs use together, such as framebuffer",
-            )
+            raise _no_guarantee(one.resource)
     for ceiling in ceilings_of(found):
         if ceiling.most is not None and ceiling.usual is not None and ceiling.usual > ceiling.most:
             usual, most = (format_amount(EACH + ceiling.name, one) for one in (ceiling.usual, ceiling.most))
@@ -58,6 +55,18 @@ def refuse_contradiction(quotas: Iterable[Quota]) -> None:
                 f"{USUAL}{ceiling.name}={usual} is more than the ceiling of {most}",
                 hint=f"raise {EACH}{ceiling.name} too, or give less by default",
             )
+
+
+def _no_guarantee(resource: str) -> UsageError:
+    if resource == OVER_PROMISE:
+        return UsageError(
+            f"{resource} cannot be guaranteed: it is a policy, and no amount",
+            hint=f"set it without --guaranteed, for example {resource}=limit",
+        )
+    return UsageError(
+        f"{resource} cannot be guaranteed: nothing of it adds up",
+        hint="a guarantee is of an amount that the tenant's VMs use together, such as framebuffer",
+    )
 
 
 def with_usual(request: VmRequest, ceilings: Sequence[Ceiling], there: VmRequest | None = None) -> VmRequest:
@@ -116,13 +125,14 @@ def parts_above(parts: Iterable[Part], ceilings: Sequence[Ceiling], before: Iter
     return found
 
 
-def refusal(request: VmRequest, found: Sequence[AboveCeiling]) -> QuotaExceeded:
-    """The error for a VM that is above ceilings of its tenant."""
-    first, names = found[0], ", ".join(sorted({one.name for one in found}))
+def refusal(request: VmRequest, found: Sequence[AboveCeiling], *, is_kept: bool = False) -> QuotaExceeded:
+    """The error for a VM that is above ceilings of its tenant. is_kept: it comes back as it was, and asks nothing."""
+    names = ", ".join(sorted({one.name for one in found}))
+    instead = "it comes back with the limits that it had, so " if is_kept else "ask for less, or "
     return QuotaExceeded(
         f"VM {request.name} is above a ceiling of tenant {request.tenant}: {names}",
         context=list(map(str, found)),
-        hint=f"ask for less, or {_raising(request, first)}",
+        hint=instead + _raising(request, found),
     )
 
 
@@ -135,15 +145,20 @@ def describe_above(label: str, request: VmRequest, found: Sequence[AboveCeiling]
     if is_there:
         return (
             f"{label} stays above it: {parts.replace(' asked', ' now')}: to bring it below, delete it and "
-            f"create it again; to allow it, {_raising(request, found[0])}"
+            f"create it again; to allow it, {_raising(request, found)}"
         )
-    return f"{label} asks for more and is refused from now on: {parts}: ask for less, or {_raising(request, found[0])}"
+    return f"{label} asks for more and is refused from now on: {parts}: ask for less, or {_raising(request, found)}"
 
 
-def _raising(request: VmRequest, one: AboveCeiling) -> str:
-    resource = EACH + one.name
-    most = "none" if one.asked is None else format_amount(resource, one.asked)
-    return f"raise it: vgpuctl set-quota {request.tenant} {resource}={most}"
+def _raising(request: VmRequest, found: Sequence[AboveCeiling]) -> str:
+    """The command that raises every ceiling to what is asked."""
+    amounts = []
+    for name in dict.fromkeys(one.name for one in found):
+        asked = [one.asked for one in found if one.name is name]
+        known = [one for one in asked if one is not None]
+        most = "none" if len(known) < len(asked) else format_amount(EACH + name, max(known))
+        amounts.append(f"{EACH}{name}={most}")
+    return f"raise it: vgpuctl set-quota {request.tenant} {' '.join(amounts)}"
 
 
 def _is_at_most(value: int | None, other: int | None) -> bool:

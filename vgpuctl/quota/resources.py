@@ -80,6 +80,7 @@ _FORMS = ", ".join(
         f"{SHARES}PROFILE",
         *(f"{LICENCES}{edition}" for edition in Edition),
         *(EACH + one for one in Limited),
+        f"{USUAL}WHAT",
         OVER_PROMISE,
     ]
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
+from vgpuctl.errors import UsageError
 from vgpuctl.specs.field import (
     Choice,
     Document,
@@ -173,9 +174,19 @@ def _read_text(kind: Text | Document, value: Value) -> Any:
     elif kind.may_be_empty and value.content == "":
         text = ""
     else:
-        text = value.text(hint=kind.hint)
+        text = value.text(hint=_hint_for(kind, value))
     with value.located():
         return kind.parse(text, what=value.words)
+
+
+def _hint_for(kind: Text, value: Value) -> str | None:
+    """The hint for a value that is no text. A number that is refused as a text too is not to be quoted."""
+    if kind.hint is None and isinstance(value.content, int | float) and not isinstance(value.content, bool):
+        try:
+            kind.parse(str(value.content), what=value.words)
+        except UsageError as error:
+            return error.hint or error.message
+    return kind.hint
 
 
 def _read_named(kind: Named, value: Value) -> Any:

@@ -24,8 +24,11 @@ class CeilingRows(Rows):
 
         return with_usual(request, ceilings_of(Quota(row.resource, row.most) for row in rows), there)
 
-    def require_below(self, request: VmRequest, before: VmRequest | None = None) -> None:
-        """Raise QuotaExceeded for a VM above a ceiling of its tenant. before: the VM as it is, which may stay so."""
+    def require_below(self, request: VmRequest, before: VmRequest | None = None, *, is_kept: bool = False) -> None:
+        """Raise QuotaExceeded for a VM above a ceiling of its tenant.
+
+        before: the VM as it is, which may stay so. is_kept: it comes back as it was, so nobody can ask for less.
+        """
         rows = self._read(_OF_ONE, tenant=request.tenant)
         if not rows:
             return
@@ -34,7 +37,7 @@ class CeilingRows(Rows):
 
         found = above(request, ceilings_of(Quota(row.resource, row.most) for row in rows), before)
         if found:
-            raise refusal(request, found)
+            raise refusal(request, found, is_kept=is_kept)
 
     def over_promise(self) -> dict[str, OverPromise]:
         """The policy of each tenant that has one, for VMs that take more of a GPU than they were promised."""

@@ -257,6 +257,7 @@ def test_a_vm_gets_its_tenants_limits_and_keeps_what_it_had_before_them(filled: 
         operator.does("delete-vm", "limited", *ACME, "--yes", "--timeout", "0", "--keep-disk", "1d")
         refused = operator.is_refused("restore-vm", "limited", *ACME)
         assert "disk-iops of the first disk: 100 asked, 50 is the most" in str(refused["context"])
+        assert refused["hint"].endswith("so raise it: vgpuctl set-quota acme each:disk-iops=100"), refused
         operator.does("set-quota", "acme", "each:disk-iops=none")
         operator.does("restore-vm", "limited", *ACME)
     finally:

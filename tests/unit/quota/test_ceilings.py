@@ -77,8 +77,9 @@ def test_another_ceiling_is_refused(text: str, words: str) -> None:
 
 @pytest.mark.parametrize("text", ["30", "0.3", "30 %", "nan", "", "%", "0%", "101%", "-5%", "1000%", "5.5%"])
 def test_a_part_of_a_cpu_is_a_percentage(text: str) -> None:
-    with pytest.raises(UsageError, match="no part of a CPU"):
+    with pytest.raises(UsageError, match="no part of a CPU") as refused:
         parse_cpu_limit(text)
+    assert ("write 30%: " in (refused.value.hint or "")) == (text == "30")
 
 
 def test_a_part_that_asks_for_nothing_gets_the_default_else_the_ceiling() -> None:
@@ -122,7 +123,13 @@ def test_each_part_above_is_named_and_no_limit_is_above_any() -> None:
     ]
     error = refusal(high, found)
     assert error.message == "VM web is above a ceiling of tenant acme: disk-iops, nic-mbps"
-    assert error.hint == "ask for less, or raise it: vgpuctl set-quota acme each:disk-iops=1001"
+    raising = "raise it: vgpuctl set-quota acme each:disk-iops=1001 each:nic-mbps=none"
+    assert error.hint == f"ask for less, or {raising}"
+    kept = refusal(high, found, is_kept=True).hint or ""
+    assert kept.endswith(raising) and "ask for less" not in kept, "restore-vm has no option for it"
+    higher = replace(high, data_disks=(DataDisk("data", 1024, iops=3000),), bandwidth_mbps=600, nics=())
+    both = refusal(higher, above(higher, CEILINGS)).hint or ""
+    assert both.endswith("set-quota acme each:disk-iops=3000 each:nic-mbps=600"), "the most of each"
 
 
 def test_what_was_there_before_its_ceiling_may_stay_and_not_grow() -> None:
@@ -140,8 +147,9 @@ def test_what_was_there_before_its_ceiling_may_stay_and_not_grow() -> None:
 def test_a_default_above_its_ceiling_and_a_guarantee_are_refused() -> None:
     with pytest.raises(UsageError, match="default:disk-iops=9 is more than the ceiling of 8"):
         refuse_contradiction((Quota("each:disk-iops", 8), Quota("default:disk-iops", 9)))
-    with pytest.raises(UsageError, match="over-promise cannot be guaranteed"):
-        refuse_contradiction((Quota("over-promise", 2, guaranteed=1),))
+    with pytest.raises(UsageError, match="over-promise cannot be guaranteed: it is a policy") as refused:
+        refuse_contradiction((Quota("over-promise", None, guaranteed=2),))
+    assert refused.value.hint == "set it without --guaranteed, for example over-promise=limit"
     with pytest.raises(UsageError, match="each:disk-iops cannot be guaranteed"):
         refuse_contradiction((Quota("each:disk-iops", 8, guaranteed=3),))
     refuse_contradiction(QUOTAS)

@@ -117,5 +117,6 @@ def _decided(session: Session, kept: KeptVm) -> tuple[Vm, tuple[str, ...]]:
             where = f"is on {free[disk.name].host}" if disk.name in free else "is another VM's, or deleted"
             without.append(f"its data disk {disk.name} {where}: it comes back without it")
     vm = replace(kept.as_vm(), request=session.with_usual(replace(request, data_disks=tuple(disks))))
+    session.require_below(vm.request, is_kept=True)
     refuse_over_quota(session, vm.request, (), has_disks=True)
     return vm, tuple(without)

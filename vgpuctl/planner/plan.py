@@ -53,7 +53,7 @@ def check_rules(wanted: Share, facts: HostFacts, rules: HostRules, *, is_kept: b
     refusal = refuse_share(wanted, gpu, rules, is_kept=is_kept)
     if refusal is not None:
         return refusal
-    return kind_of(wanted.sharing).refuse_declared(declared_of(gpu, facts.gpus, rules.declared), gpu, wanted.profile)
+    return kind_of(wanted.sharing).refuse_declared(declared_of(gpu, facts, rules.declared), gpu, wanted.profile)
 
 
 def check_kept(held: Share, facts: HostFacts, rules: HostRules = NO_RULES) -> str | None:
@@ -70,7 +70,7 @@ def refuse_terms(held: Share, facts: HostFacts, rules: HostRules, terms: VgpuTer
     gpu = gpu_at(facts, held.gpu)
     if gpu is None:
         return None
-    declared = declared_of(gpu, facts.gpus, rules.declared)
+    declared = declared_of(gpu, facts, rules.declared)
     refusal = kind_of(held.sharing).refuse_terms(held, gpu, facts, declared, terms)
     return None if refusal is None else refusal.reason
 
@@ -80,7 +80,7 @@ def check_compute(held: Share, request: GpuRequest | None, facts: HostFacts, rul
     gpu = None if request is None else gpu_at(facts, held.gpu)
     if gpu is None or request is None:
         return None
-    declared = declared_of(gpu, facts.gpus, rules.declared)
+    declared = declared_of(gpu, facts, rules.declared)
     refusal = refuse_compute(request, held, gpu, declared, rules.host)
     return None if refusal is None else f"{refusal.reason}; {refusal.remedy}" if refusal.remedy else refusal.reason
 
@@ -88,7 +88,7 @@ def check_compute(held: Share, request: GpuRequest | None, facts: HostFacts, rul
 def params_of(held: Share, facts: HostFacts, rules: HostRules, own: VgpuParams) -> VgpuParams:
     """The parameters of a VM's share: of the layout of its GPU, and the VM's own in place of equal names."""
     gpu = gpu_at(facts, held.gpu)
-    return own if gpu is None else params_on(declared_of(gpu, facts.gpus, rules.declared), own)
+    return own if gpu is None else params_on(declared_of(gpu, facts, rules.declared), own)
 
 
 def as_numbered_now(share: Share, facts: HostFacts) -> Share:

@@ -215,7 +215,7 @@ def compute_promise(promised: Promised, seen: Witnessed) -> RowAnswers:
         if gpu is None:
             yield not_looked(share.profile, request.compute_text, f"{share.gpu} could not be read")
             continue
-        declared = declared_of(gpu, facts.gpus, promised.declared)
+        declared = declared_of(gpu, facts, promised.declared)
         found, refusal = compute_of(share, gpu, declared), refuse_compute(request, share, gpu, declared, lease.host)
         if not found.is_read:
             yield not_looked(share.profile, request.compute_text, found.why)

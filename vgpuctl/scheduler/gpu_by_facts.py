@@ -127,7 +127,7 @@ def read_gpu(rules: HostRules, facts: HostFacts, gpu: Gpu, *, busy_percent: floa
         constraints=NO_GPU_CONSTRAINTS
         if rules.constraints is NO_HOST_CONSTRAINTS
         else constraints_of(gpu, rules.constraints),
-        declared=declared_of(gpu, facts.gpus, rules.declared),
+        declared=declared_of(gpu, facts, rules.declared),
         obstacle=find_obstacle(live),
         closed=refuse_closed_gpu(gpu, rules),
         fabric=on_fabric(gpu, facts),

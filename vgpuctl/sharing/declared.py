@@ -5,10 +5,11 @@ Placing asks it with the facts of the store, and the check right before building
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vgpuctl import catalog
-from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.agent.wire.cdi import FILE
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.layout import GpuLayout, LayoutKind, MigVgpuLayout, SizeMode, VgpuLayout
 from vgpuctl.sharing.matching import entries_for, fits
@@ -29,10 +30,12 @@ class Declared:
     """The declaration for one GPU. entry: None without one.
 
     doubt: why the entry cannot be told, as a sentence without subject; the GPU then serves nothing.
+    is_in_containers: containers of the host can take it now, whatever is declared.
     """
 
     entry: GpuLayout | None = None
     doubt: str | None = None
+    is_in_containers: bool = False
 
     @property
     def is_passthrough(self) -> bool:
@@ -41,25 +44,34 @@ class Declared:
 
     @property
     def is_hosts_own(self) -> bool:
-        """True if the GPU is declared to be the host's own, so that nothing of it is free."""
-        return self.entry is not None and self.entry.layout.kind is LayoutKind.HOST
+        """True if the GPU is the host's own, as declared or as containers have it, so that nothing of it is free."""
+        return self.is_in_containers or (self.entry is not None and self.entry.layout.kind is LayoutKind.HOST)
 
     def remedy(self, host: str) -> str:
         """How the operator changes what the GPU serves."""
+        run = f"run `vgpuctl apply-hosts --limit {host}`"
+        if self.is_in_containers and self.entry is None:
+            return f"declare `vgpu:` of {host} (`version: 1` is enough), then {run}"
+        if self.is_in_containers and self.entry is not None and self.entry.layout.kind is not LayoutKind.HOST:
+            return run
         place = f" at {self.entry.origin}" if self.entry is not None and self.entry.origin else ""
-        return f"change `vgpu:` of {host}{place}, then run `vgpuctl apply-hosts --limit {host}`"
+        return f"change `vgpu:` of {host}{place}, then {run}"
 
 
 UNDECLARED = Declared()
 
 
-def declared_of(gpu: Gpu, gpus: Sequence[Gpu], entries: Sequence[GpuLayout]) -> Declared:
-    """Find what is declared for a GPU of a host. gpus: all of the host. entries: of the host's layout.
+def declared_of(gpu: Gpu, facts: HostFacts, entries: Sequence[GpuLayout]) -> Declared:
+    """Find what is declared for a GPU of a host, and whether containers have it. entries: of the host's layout.
 
     A GPU that shows no UUID may be the one that an entry names by a UUID which no GPU of the host shows.
     """
-    if not entries:
-        return UNDECLARED
+    found = _entry_of(gpu, facts.gpus, entries) if entries else UNDECLARED
+    is_in_containers = facts.cdi is not None and gpu.address in facts.cdi.gpus
+    return replace(found, is_in_containers=True) if is_in_containers else found
+
+
+def _entry_of(gpu: Gpu, gpus: Sequence[Gpu], entries: Sequence[GpuLayout]) -> Declared:
     found = entries_for(gpu, entries)
     if len(found) > 1:
         places = " and ".join(f"{one.match} ({one.origin or 'no origin'})" for one in found)
@@ -75,10 +87,10 @@ def refuse_use(declared: Declared, layouts: Collection[LayoutKind]) -> str | Non
     """Say why a GPU is not used in this way, None when it may be. layouts: that serve this use."""
     if declared.doubt is not None:
         return f"it {declared.doubt}"
-    if declared.entry is None:
-        return None
-    kind = declared.entry.layout.kind
-    return None if kind in layouts else f"it is declared {kind}{_at(declared.entry)}, {_ONLY_USE[kind]}"
+    kind = None if declared.entry is None else declared.entry.layout.kind
+    if declared.entry is not None and kind is not None and kind not in layouts:
+        return f"it is declared {kind}{_at(declared.entry)}, {_ONLY_USE[kind]}"
+    return f"containers of the host can take it: {FILE} has it" if declared.is_in_containers else None
 
 
 def refuse_type(declared: Declared, gpu: Gpu, name: str) -> str | None:

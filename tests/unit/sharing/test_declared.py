@@ -17,6 +17,7 @@ from tests.unit.fleet_factory import (
     vm,
     whole_card,
 )
+from vgpuctl.agent.wire.cdi import CdiFacts
 from vgpuctl.agent.wire.facts import GpuInstance, Holder, MigFacts, UnreadFunction
 from vgpuctl.model.layout import (
     GpuLayout,
@@ -32,7 +33,7 @@ from vgpuctl.model.layout import (
     VgpuLayout,
 )
 from vgpuctl.model.placement import HostCapacity, Placement
-from vgpuctl.planner.plan import check_share, plan_release
+from vgpuctl.planner.plan import check_kept, check_share, plan_release
 from vgpuctl.scheduler.calendar import place_over
 from vgpuctl.scheduler.capacity import count_more
 from vgpuctl.scheduler.explain import explain
@@ -92,6 +93,28 @@ def test_every_kind_serves_its_own_use_alone(text: str, kind: str) -> None:
     assert place_together(Fleet([capacity]), [vm(text), vm(text, name="web-2")]) is None
     assert place_over([vm(text)], [capacity], [], [(0.0, 10.0)]) is None
     assert count_more(vm(text), [capacity], []).total() == 0
+
+
+@pytest.mark.parametrize("text", HOSTS)
+@pytest.mark.parametrize("is_declared", [True, False])
+def test_what_containers_still_have_gets_no_vm_whatever_is_declared(text: str, is_declared: bool) -> None:
+    make, (served,) = HOSTS[text]
+    capacity = declared(make(), KINDS[served]) if is_declared else make()
+    gpu = capacity.facts.gpus[0].address
+    given = replace(capacity, facts=replace(capacity.facts, cdi=CdiFacts((gpu,))))
+    answer = explain(vm(text), [given], [])
+    assert isinstance(answer, list) and [one.code for one in answer] == ["declared-otherwise"]
+    assert answer[0].reason == "containers of the host can take it: /etc/cdi/vgpuctl.json has it"
+    first = "run" if is_declared else "declare `vgpu:` of gpu1 (`version: 1` is enough), then run"
+    assert answer[0].remedy == f"{first} `vgpuctl apply-hosts --limit gpu1`"
+    share = place(vm(text), [make()], []).shares[0]
+    for check in (check_share, check_kept):
+        assert "containers of the host can take it" in (check(share, given.facts, given.rules) or "")
+    assert Fleet([given]).place(vm(text)) is None
+    (drawn,) = map_gpus([given], [])
+    assert drawn.free_mib == 0
+    other = replace(capacity, facts=replace(capacity.facts, cdi=CdiFacts(("0000:ff:00.0",))))
+    assert place(vm(text), [other], []).shares[0] == share
 
 
 def test_a_model_that_cannot_serve_says_so_whatever_is_declared() -> None:

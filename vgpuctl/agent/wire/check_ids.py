@@ -57,6 +57,7 @@ class CheckId(str, Enum):
     HUGEPAGES_MOUNT = "hugepages-mount"
     GUESTS_AT_SHUTDOWN = "guests-at-shutdown"
     PROXMOX = "proxmox"
+    CONTAINER_GPUS = "container-gpus"
     OVN = "ovn"
     OVN_ROLE = "ovn-role"
     TUNNEL_MTU = "tunnel-mtu"

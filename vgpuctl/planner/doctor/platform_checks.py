@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of the distribution's parts: UEFI builds, mounts of huge pages, the end of guests, Proxmox."""
+"""Checks of the distribution's parts: UEFI builds, mounts of huge pages, the end of guests, Proxmox, containers."""
 
 from collections.abc import Iterator
 
+from vgpuctl.agent.wire.cdi import FILE
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.model.distribution import (
     Package,
@@ -65,3 +66,11 @@ def proxmox(seen: Examined) -> Iterator[Finding]:
         read = "this is a host of Proxmox VE: its VMs are not in libvirt, so vgpuctl sees only the devices they hold"
         fix = "use a separate host for vgpuctl, and disable pve-nvidia-sriov@ there; not tried on Proxmox"
         yield Finding(CheckId.PROXMOX, Severity.WARNING, HOST, read, fix)
+
+
+def container_gpus(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: containers can take GPUs by a file that vgpuctl wrote, and the host has no layout any more."""
+    if seen.layout is None and seen.facts.cdi is not None and seen.facts.cdi.gpus:
+        read = f"{FILE} gives {', '.join(seen.facts.cdi.gpus)} to containers, and no layout says so"
+        fix = "declare `vgpu:` of the host (`version: 1` is enough), then `vgpuctl apply-hosts` removes the file"
+        yield Finding(CheckId.CONTAINER_GPUS, Severity.WARNING, HOST, read, fix)

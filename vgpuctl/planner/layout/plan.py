@@ -102,7 +102,7 @@ def _waits_for(layout: HostLayout, facts: HostFacts, lease: Lease) -> bool:
     share, gpu = lease.share, gpu_at(facts, lease.share.gpu)
     if gpu is None or gpu.unread or holders_of(facts, share) is not None:
         return False
-    declared = declared_of(gpu, facts.gpus, layout.gpus)
+    declared = declared_of(gpu, facts, layout.gpus)
     return kind_of(share.sharing).refuse_declared(declared, gpu, share.profile) is None
 
 

@@ -98,6 +98,6 @@ def _entry(fleet: MeasuredFleet, host: str, gpu: Gpu) -> str:
     """The entry of the host's layout that declares the GPU, or that has to be written."""
     capacity = fleet.capacity(host)
     assert capacity is not None
-    declared = declared_of(gpu, capacity.facts.gpus, capacity.declared).entry
+    declared = declared_of(gpu, capacity.facts, capacity.declared).entry
     match = f"address {gpu.address} (a new entry)" if declared is None else str(declared.match)
     return f"{host} vgpu: {match},"

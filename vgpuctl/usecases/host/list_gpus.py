@@ -105,7 +105,7 @@ def _memory(drawn: GpuMap) -> GpuMemory:
 def _declared(capacity: HostCapacity | None, gpu: Gpu) -> LayoutKind | None:
     if capacity is None:
         return None
-    entry = declared_of(gpu, capacity.facts.gpus, capacity.declared).entry
+    entry = declared_of(gpu, capacity.facts, capacity.declared).entry
     return None if entry is None else entry.layout.kind
 
 

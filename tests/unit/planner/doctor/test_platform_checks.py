@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.planner.doctor.test_checks import a40, seen
+from vgpuctl.agent.wire.cdi import CdiFacts
 from vgpuctl.agent.wire.facts import GuestFirmware
 from vgpuctl.agent.wire.memory import HugepageFacts
 from vgpuctl.model.layout import HostLayout
@@ -42,6 +43,7 @@ def declaring(page_kib: int, count: int) -> Examined:
         ("hugepages-mount", declaring(1 << 20, 8), "/dev/hugepages1G"),
         ("guests-at-shutdown", seen(a40(), guests_at_shutdown="suspend"), "ON_SHUTDOWN=shutdown"),
         ("proxmox", seen(a40(), is_proxmox=True), "pve-nvidia-sriov@"),
+        ("container-gpus", replace(seen(a40(), facts={"cdi": CdiFacts((a40().address,))}), layout=None), "apply-hosts"),
     ],
 )
 def test_it_is_found_with_its_fix(check: str, found: Examined, fix: str) -> None:
@@ -60,10 +62,13 @@ def test_it_is_found_with_its_fix(check: str, found: Examined, fix: str) -> None
         seen(a40(), facts={"hugepages": (replace(UNMOUNTED, is_mounted=None),)}),
         seen(a40(), facts={"hugepages": (replace(UNMOUNTED, total=0, free=0),)}),
         seen(a40(), guests_at_shutdown="shutdown"),
+        seen(a40(), facts={"cdi": CdiFacts((a40().address,))}),
+        replace(seen(a40(), facts={"cdi": CdiFacts()}), layout=None),
     ],
 )
 def test_a_host_that_has_it_is_healthy(found: Examined) -> None:
     ours = {"guest-firmware", "guest-secure-boot", "guest-tpm", "hugepages-mount", "guests-at-shutdown", "proxmox"}
+    ours |= {"container-gpus"}
     assert not ours & {one.check for one in examine(found)}
 
 

@@ -105,7 +105,6 @@ def test_instances_of_mig_are_devices_of_their_own(tmp_path: Path) -> None:
     [
         ("/sys/module/nvidia/version", "590.44.01\n"),
         (FILE, "{}"),
-        (STATE, "{}"),
         (f"/proc/driver/nvidia/gpus/{ONE}/information", f"GPU UUID: {UUIDS[ONE]}\nDevice Minor: 5\n"),
         (f"/proc/driver/nvidia/gpus/{ONE}/information", ""),
     ],
@@ -160,6 +159,49 @@ def test_a_gpu_that_the_driver_does_not_have_and_a_strangers_file_are_refused(tm
         refused = problem(take(host, SetContainerGpus(gpus)))
         assert (refused.code, refused.path) == ("write-refused", FILE)
     assert host.read(FILE) == "{}"
+
+
+@pytest.mark.parametrize("text", ["{}", "", "[1]", "not JSON", '{"gpus": 5, "basis": "", "sha256": ""}'])
+def test_a_record_that_cannot_be_used_is_no_leave_to_write(tmp_path: Path, text: str) -> None:
+    host = make(tmp_path, GPUS, {FILE: "{}", STATE: text})
+    found = read_facts(host).cdi
+    assert found is not None and (found.gpus, found.others) == ((), ())
+    assert f"{STATE} does not say which GPUs {FILE} gives to containers" in (found.unknown or "")
+    for gpus in ((ONE,), ()):
+        assert problem(take(host, SetContainerGpus(gpus))).path == STATE
+    assert host.read(FILE) == "{}"
+    host.place(FILE).unlink()
+    assert read_facts(host).cdi == CdiFacts(), "there is nothing to lose"
+    assert not take(host, SetContainerGpus((ONE,))).problem
+    assert read_facts(host).cdi == CdiFacts((ONE,))
+
+
+def test_a_file_without_its_record_is_another_s(tmp_path: Path) -> None:
+    host = make(tmp_path, GPUS)
+    take(host, SetContainerGpus((ONE,)))
+    host.place(STATE).unlink()
+    assert read_facts(host).cdi == CdiFacts(others=(FILE,))
+
+
+@pytest.mark.parametrize("entry", ["/etc/cdi/dir.json", "/run/cdi/dir.yaml"])
+def test_what_cannot_be_read_beside_the_file_hides_nothing_else(tmp_path: Path, entry: str) -> None:
+    host = make(tmp_path, GPUS, {"/run/cdi/nvidia.yaml": "kind: nvidia.com/gpu\n"})
+    take(host, SetContainerGpus((ONE,)))
+    host.place(entry).mkdir(parents=True)
+    found = read_facts(host).cdi
+    assert found is not None and (found.gpus, found.is_current, found.unknown) == ((ONE,), True, None)
+    assert found.others == ("/run/cdi/nvidia.yaml",)
+    (told,) = found.unread
+    assert told.startswith(f"{entry} cannot be read: ")
+
+
+def test_a_record_that_cannot_be_read_leaves_the_other_files_known(tmp_path: Path) -> None:
+    host = make(tmp_path, GPUS, {"/run/cdi/nvidia.yaml": "kind: nvidia.com/gpu\n"})
+    host.place(STATE).mkdir(parents=True)
+    found = read_facts(host).cdi
+    assert found is not None and found.unknown is not None and STATE in found.unknown
+    assert found.others == ("/run/cdi/nvidia.yaml",)
+    assert problem(take(host, SetContainerGpus((ONE,)))).path == STATE
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from vgpuctl import catalog
 from vgpuctl.agent.wire.cdi import FILE
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.vf_health import NVIDIA_VENDOR
 from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.layout import GpuLayout, LayoutKind, MigVgpuLayout, SizeMode, VgpuLayout
 from vgpuctl.sharing.matching import entries_for, fits
@@ -30,12 +31,13 @@ class Declared:
     """The declaration for one GPU. entry: None without one.
 
     doubt: why the entry cannot be told, as a sentence without subject; the GPU then serves nothing.
-    is_in_containers: containers of the host can take it now, whatever is declared.
+    is_in_containers: containers of the host can take it now, whatever is declared. containers_doubt: why nobody knows.
     """
 
     entry: GpuLayout | None = None
     doubt: str | None = None
     is_in_containers: bool = False
+    containers_doubt: str | None = None
 
     @property
     def is_passthrough(self) -> bool:
@@ -50,6 +52,8 @@ class Declared:
     def remedy(self, host: str) -> str:
         """How the operator changes what the GPU serves."""
         run = f"run `vgpuctl apply-hosts --limit {host}`"
+        if self.containers_doubt is not None:
+            return f"see `vgpuctl check-hosts --limit {host}`"
         if self.is_in_containers and self.entry is None:
             return f"declare `vgpu:` of {host} (`version: 1` is enough), then {run}"
         if self.is_in_containers and self.entry is not None and self.entry.layout.kind is not LayoutKind.HOST:
@@ -61,14 +65,21 @@ class Declared:
 UNDECLARED = Declared()
 
 
+def containers_unknown(facts: HostFacts) -> str | None:
+    """Why nobody can tell which GPUs containers have, None where that is known, or where no agent looked."""
+    return facts.why_unread("cdi") if facts.cdi is None else facts.cdi.unknown
+
+
 def declared_of(gpu: Gpu, facts: HostFacts, entries: Sequence[GpuLayout]) -> Declared:
     """Find what is declared for a GPU of a host, and whether containers have it. entries: of the host's layout.
 
     A GPU that shows no UUID may be the one that an entry names by a UUID which no GPU of the host shows.
     """
     found = _entry_of(gpu, facts.gpus, entries) if entries else UNDECLARED
-    is_in_containers = facts.cdi is not None and gpu.address in facts.cdi.gpus
-    return replace(found, is_in_containers=True) if is_in_containers else found
+    if facts.cdi is not None and gpu.address in facts.cdi.gpus:
+        return replace(found, is_in_containers=True)
+    unknown = containers_unknown(facts)
+    return found if unknown is None or gpu.vendor_id != NVIDIA_VENDOR else replace(found, containers_doubt=unknown)
 
 
 def _entry_of(gpu: Gpu, gpus: Sequence[Gpu], entries: Sequence[GpuLayout]) -> Declared:
@@ -90,6 +101,8 @@ def refuse_use(declared: Declared, layouts: Collection[LayoutKind]) -> str | Non
     kind = None if declared.entry is None else declared.entry.layout.kind
     if declared.entry is not None and kind is not None and kind not in layouts:
         return f"it is declared {kind}{_at(declared.entry)}, {_ONLY_USE[kind]}"
+    if declared.containers_doubt is not None:
+        return f"nobody knows whether containers of the host have it: {declared.containers_doubt}"
     return f"containers of the host can take it: {FILE} has it" if declared.is_in_containers else None
 
 

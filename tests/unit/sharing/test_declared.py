@@ -18,7 +18,7 @@ from tests.unit.fleet_factory import (
     whole_card,
 )
 from vgpuctl.agent.wire.cdi import CdiFacts
-from vgpuctl.agent.wire.facts import GpuInstance, Holder, MigFacts, UnreadFunction
+from vgpuctl.agent.wire.facts import GpuInstance, Holder, MigFacts, UnreadFunction, UnreadPart
 from vgpuctl.model.layout import (
     GpuLayout,
     GpuMatch,
@@ -115,6 +115,18 @@ def test_what_containers_still_have_gets_no_vm_whatever_is_declared(text: str, i
     assert drawn.free_mib == 0
     other = replace(capacity, facts=replace(capacity.facts, cdi=CdiFacts(("0000:ff:00.0",))))
     assert place(vm(text), [other], []).shares[0] == share
+
+
+@pytest.mark.parametrize("cdi", [None, CdiFacts(unknown="EIO")])
+def test_where_nobody_knows_what_containers_have_no_vm_gets_a_gpu_of_nvidia(cdi: CdiFacts | None) -> None:
+    unread = {"cdi": cdi, "unread": (UnreadPart("cdi", "EIO"),) if cdi is None else ()}
+    for make, text, is_refused in ((a40_host, "A40-8Q", True), (intel_vf_host, "vf", False)):
+        capacity = make()
+        answer = explain(vm(text), [replace(capacity, facts=replace(capacity.facts, **unread))], [])  # type: ignore[arg-type]
+        assert isinstance(answer, list) is is_refused
+        if isinstance(answer, list):
+            assert answer[0].reason == "nobody knows whether containers of the host have it: EIO"
+            assert answer[0].remedy == "see `vgpuctl check-hosts --limit gpu1`"
 
 
 def test_a_model_that_cannot_serve_says_so_whatever_is_declared() -> None:

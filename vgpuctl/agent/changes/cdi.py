@@ -26,12 +26,13 @@ def ensure(host: Host, step: SetContainerGpus, *, dry_run: bool) -> Change:
 
     NVIDIA's toolkit says what a container needs of the driver, where it is installed; without it the file has the
     device nodes alone. A file of that name that vgpuctl did not write is not touched: Problem `write-refused`. Raises
-    Problem `not-found` for a GPU that the driver does not have, `unexpected-value` for what the toolkit says.
+    Problem `not-found` for a GPU that the driver does not have, `unexpected-value` for what the toolkit or the record
+    of the file says.
     """
     state = cdi.read_state(host)
     before = ", ".join(state.gpus) if state is not None and state.gpus else "none"
     wanted = tuple(sorted(step.gpus))
-    if state is None and host.read_bytes(wire.FILE) is not None:
+    if state is None and host.exists(wire.FILE):
         raise Problem(
             ProblemCode.WRITE_REFUSED,
             f"{wire.FILE} is there, and vgpuctl has not written it",

@@ -6,10 +6,12 @@ Nodes: NVIDIA MIG User Guide, "Device Nodes and Capabilities"; kernel-open/nvidi
 
 import json
 import re
+from functools import partial
 from typing import Dict, List, Optional, Tuple
 
 from vgpuctl.agent.facts import capabilities, nvidia
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.mistakes import guarded
 from vgpuctl.agent.wire import cdi as wire
 from vgpuctl.agent.wire.cdi import CdiFacts, CdiState
 from vgpuctl.agent.wire.decode import WireError, from_json
@@ -32,28 +34,44 @@ class OwnDevice:
 
 
 def read(host: Host) -> CdiFacts:
-    """Read both. Raises Problem for a file that is there and cannot be read."""
-    others = tuple(path for path in _files(host) if path != wire.FILE and _describes_gpus(host, path))
-    state = read_state(host)
-    if state is None:
-        return CdiFacts(others=others)
-    is_current = host.digest(wire.FILE) == state.sha256
+    """Read both. What cannot be read of the one says nothing of the other."""
+    others, unread = _read_others(host)
     try:
+        state = read_state(host)
+        if state is None and host.exists(wire.FILE):
+            others = (wire.FILE, *others)
+    except Problem as problem:
+        return CdiFacts(others=others, unknown=problem.message, unread=unread)
+    if state is None:
+        return CdiFacts(others=others, unread=unread)
+    try:
+        is_current = host.digest(wire.FILE) == state.sha256
         is_current = is_current and basis_of(host, own_devices(host, state.gpus)) == state.basis
     except Problem:
         is_current = False  # a card of it has left its driver
-    return CdiFacts(state.gpus, is_current, others)
+    return CdiFacts(state.gpus, is_current, others, unread=unread)
 
 
 def read_state(host: Host) -> Optional[CdiState]:
-    """Return what the file was written for, None where vgpuctl has written none."""
+    """Return what the file was written for, None where vgpuctl has written none.
+
+    Raises Problem where that cannot be told, `unexpected-value` for what vgpuctl never wrote there: the file is not
+    known to be vgpuctl's then.
+    """
     text = host.read_optional(wire.STATE)
     if text is None:
         return None
     try:
         return from_json(CdiState, json.loads(text))
-    except (WireError, ValueError):
-        return CdiState((), "", "")
+    except (WireError, ValueError) as error:
+        if not host.exists(wire.FILE):
+            return None
+        raise Problem(
+            ProblemCode.UNEXPECTED_VALUE,
+            f"{wire.STATE} does not say which GPUs {wire.FILE} gives to containers: {error}",
+            path=wire.STATE,
+            hint=f"look whose {wire.FILE} is, and remove both",
+        ) from error
 
 
 def own_devices(host: Host, gpus: Tuple[str, ...]) -> List[OwnDevice]:
@@ -99,13 +117,18 @@ def _minor(host: Host, path: str) -> str:
     return found.group(1)
 
 
-def _files(host: Host) -> List[str]:
-    return [
+def _read_others(host: Host) -> Tuple[Tuple[str, ...], Tuple[str, ...]]:
+    """The files of other programs that describe GPUs, and what could not be read, in words."""
+    unread: List[str] = []
+    paths = [
         f"{folder}/{name}"
         for folder in wire.FOLDERS
-        for name in host.listdir_optional(folder) or []
+        for name in guarded(unread, folder, partial(host.listdir_optional, folder), None) or []
         if name.endswith((".json", ".yaml", ".yml"))
     ]
+    others = [one for one in paths if one != wire.FILE]
+    found = [one for one in others if guarded(unread, one, partial(_describes_gpus, host, one), False)]
+    return tuple(found), tuple(unread)
 
 
 def _describes_gpus(host: Host, path: str) -> bool:

@@ -4,7 +4,7 @@
 Source: Container Device Interface, SPEC.md 1.1.0 (github.com/cncf-tags/container-device-interface).
 """
 
-from typing import ClassVar, Tuple
+from typing import ClassVar, Optional, Tuple
 
 from vgpuctl.agent.wire.values import dataclass
 
@@ -32,12 +32,16 @@ class CdiFacts:
     """What container engines of the host can know of NVIDIA's GPUs.
 
     gpus: PCI addresses that FILE was written for; empty without it. is_current: the file is as it was written, and
-    would be written so again. others: files of other programs that describe GPUs of NVIDIA's too.
+    would be written so again. others: files of other programs that describe GPUs of NVIDIA's too; FILE is among them
+    where vgpuctl did not write it, or has lost STATE. unknown: why nobody can tell what FILE gives away; gpus says
+    nothing then. unread: what of the folders could not be read, in words; it may be one of the others.
     """
 
     gpus: Tuple[str, ...] = ()
     is_current: bool = True
     others: Tuple[str, ...] = ()
+    unknown: Optional[str] = None
+    unread: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator
 
-from vgpuctl.agent.wire.cdi import FILE
+from vgpuctl.agent.wire.cdi import FILE, STATE
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.model.distribution import (
     Package,
@@ -69,8 +69,18 @@ def proxmox(seen: Examined) -> Iterator[Finding]:
 
 
 def container_gpus(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: containers can take GPUs by a file that vgpuctl wrote, and the host has no layout any more."""
-    if seen.layout is None and seen.facts.cdi is not None and seen.facts.cdi.gpus:
-        read = f"{FILE} gives {', '.join(seen.facts.cdi.gpus)} to containers, and no layout says so"
+    """Beside the 24: containers take GPUs by vgpuctl.json without a layout behind it, or nobody knows which GPUs."""
+    found = seen.facts.cdi
+    if found is None:
+        return
+    if found.unknown is not None:
+        fix = f"look whose {FILE} is; remove it and {STATE}, then `vgpuctl apply-hosts`; no VM is placed until then"
+        yield Finding(CheckId.CONTAINER_GPUS, Severity.ERROR, HOST, found.unknown, fix)
+    elif FILE in found.others:
+        read = f"{FILE} is there, and vgpuctl has no record of it"
+        fix = "look whose it is, and move it away; a vgpuctl that was taken off the host may have left it"
+        yield Finding(CheckId.CONTAINER_GPUS, Severity.WARNING, HOST, read, fix)
+    elif seen.layout is None and found.gpus:
+        read = f"{FILE} gives {', '.join(found.gpus)} to containers, and no layout says so"
         fix = "declare `vgpu:` of the host (`version: 1` is enough), then `vgpuctl apply-hosts` removes the file"
         yield Finding(CheckId.CONTAINER_GPUS, Severity.WARNING, HOST, read, fix)

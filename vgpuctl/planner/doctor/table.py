@@ -77,7 +77,7 @@ CHECKS: tuple[Check, ...] = (
     Check(CheckId.HUGEPAGES_MOUNT, 0, platform_checks.hugepages_mount),
     Check(CheckId.GUESTS_AT_SHUTDOWN, 0, platform_checks.guests_at_shutdown, Severity.WARNING),
     Check(CheckId.PROXMOX, 0, platform_checks.proxmox, Severity.WARNING),
-    Check(CheckId.CONTAINER_GPUS, 0, platform_checks.container_gpus, Severity.WARNING),
+    Check(CheckId.CONTAINER_GPUS, 0, platform_checks.container_gpus),
     Check(CheckId.OVN, 0, network_checks.ovn),
     Check(CheckId.OVN_ROLE, 0, network_checks.ovn_role, Severity.WARNING),
     Check(CheckId.TUNNEL_MTU, 0, network_checks.tunnel_mtu),

@@ -9,7 +9,7 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.model.layout import GpuLayout, HostLayout, LayoutKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.planner.layout import card_settings, kinds
-from vgpuctl.planner.layout.containers import plan_containers
+from vgpuctl.planner.layout.containers import block_unsure, plan_containers
 from vgpuctl.planner.layout.host import plan_around, plan_services
 from vgpuctl.planner.layout.result import Difference, HostPlan, LayoutObstacle, Stranded
 from vgpuctl.planner.layout.work import GpuWork
@@ -53,7 +53,7 @@ def plan_host(
     around = plan_around(layout, facts, doubles)
     hidden = _hidden_by_vms(facts, layout, leases)
     found = [
-        _plan_gpu(gpu, layout, leases, made, promised, facts.hostname)
+        _plan_gpu(gpu, layout, leases, made, promised, facts)
         for gpu in sorted(facts.gpus, key=lambda one: one.address)
         if gpu.address not in hidden
     ]
@@ -112,12 +112,12 @@ def _plan_gpu(
     leases: Sequence[Lease],
     made: Collection[str],
     promised: Collection[str],
-    hostname: str,
+    facts: HostFacts,
 ) -> GpuWork | None:
     entries = entries_for(gpu, layout.gpus)
     if not entries:
         return None
-    work = GpuWork(gpu, entries[0], leases, made, promised, hostname=hostname)
+    work = GpuWork(gpu, entries[0], leases, made, promised, hostname=facts.hostname)
     if len(entries) > 1:
         places = " and ".join(f"{entry.match} ({entry.origin or 'no origin'})" for entry in entries)
         work.block("ambiguous", f"{gpu.address} is meant by {places}", remedy="leave one of them")
@@ -125,6 +125,9 @@ def _plan_gpu(
     if gpu.unread:
         remedy = "look at the host: `vgpuctl inspect-host`"
         work.block("unread", f"{gpu.address} could not be read: {'; '.join(gpu.unread)}", remedy=remedy)
+        return work
+    block_unsure(work, facts)
+    if work.obstacles:
         return work
     _KINDS[work.entry.layout.kind](work, work.entry.layout)
     card_settings.ensure(work, work.entry.tuning)

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from tests.unit.planner.doctor.test_checks import a40, seen
-from vgpuctl.agent.wire.cdi import CdiFacts
+from vgpuctl.agent.wire.cdi import FILE, CdiFacts
 from vgpuctl.agent.wire.facts import GuestFirmware
 from vgpuctl.agent.wire.memory import HugepageFacts
 from vgpuctl.model.layout import HostLayout
@@ -44,6 +44,8 @@ def declaring(page_kib: int, count: int) -> Examined:
         ("guests-at-shutdown", seen(a40(), guests_at_shutdown="suspend"), "ON_SHUTDOWN=shutdown"),
         ("proxmox", seen(a40(), is_proxmox=True), "pve-nvidia-sriov@"),
         ("container-gpus", replace(seen(a40(), facts={"cdi": CdiFacts((a40().address,))}), layout=None), "apply-hosts"),
+        ("container-gpus", seen(a40(), facts={"cdi": CdiFacts(unknown="EIO")}), "remove it and /etc/vgpuctl/cdi.json"),
+        ("container-gpus", seen(a40(), facts={"cdi": CdiFacts(others=(FILE,))}), "was taken off the host"),
     ],
 )
 def test_it_is_found_with_its_fix(check: str, found: Examined, fix: str) -> None:
@@ -62,7 +64,7 @@ def test_it_is_found_with_its_fix(check: str, found: Examined, fix: str) -> None
         seen(a40(), facts={"hugepages": (replace(UNMOUNTED, is_mounted=None),)}),
         seen(a40(), facts={"hugepages": (replace(UNMOUNTED, total=0, free=0),)}),
         seen(a40(), guests_at_shutdown="shutdown"),
-        seen(a40(), facts={"cdi": CdiFacts((a40().address,))}),
+        seen(a40(), facts={"cdi": CdiFacts((a40().address,), others=("/run/cdi/nvidia.yaml",))}),
         replace(seen(a40(), facts={"cdi": CdiFacts()}), layout=None),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 from tests.unit.fleet_factory import lease
 from tests.unit.planner.layout.simulated_host import SimulatedGpu, SimulatedHost
-from vgpuctl.agent.wire.cdi import CdiFacts, SetContainerGpus
+from vgpuctl.agent.wire.cdi import FILE, CdiFacts, SetContainerGpus
 from vgpuctl.agent.wire.facts import Holder, HostFacts, UnreadPart
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.agent.wire.steps import BindDriver, CreateGpuInstance, Step
@@ -19,6 +19,7 @@ from vgpuctl.model.layout import (
     OffLayout,
     OwnLayout,
     PassthroughLayout,
+    VgpuLayout,
     WantedInstance,
 )
 from vgpuctl.model.lease import LeaseState, Share
@@ -97,11 +98,39 @@ def test_another_file_by_which_containers_get_every_gpu_is_a_difference() -> Non
     assert plan_host(declare(OffLayout()), facts_of(others=(path,))).is_in_layout, "nobody declared anything"
 
 
-def test_files_that_were_not_read_are_a_note() -> None:
-    unread = replace(facts_of(), cdi=None, unread=(UnreadPart("cdi", "EIO"),))
+@pytest.mark.parametrize("layout", [OwnLayout(), OffLayout(), VgpuLayout(), PassthroughLayout("vfio-pci")])
+@pytest.mark.parametrize("cdi", [None, CdiFacts(unknown="EIO")])
+def test_a_gpu_that_containers_may_have_unseen_gets_no_step(layout: Layout, cdi: CdiFacts | None) -> None:
+    unread = replace(facts_of(), cdi=cdi, unread=(UnreadPart("cdi", "EIO"),) if cdi is None else ())
+    plan = plan_host(declare(layout), unread)
+    (obstacle,) = plan.obstacles
+    assert (obstacle.code, obstacle.origin) == ("containers-unknown", ORIGIN)
+    assert obstacle.reason == f"nobody knows whether containers have {GPU}: EIO"
+    assert not plan.steps and not plan.is_in_layout
+
+
+@pytest.mark.parametrize("layout", [OwnLayout(), OwnLayout((WantedInstance("3g.20gb"),))])
+def test_another_s_vgpuctl_json_is_told_before_any_step(layout: Layout) -> None:
+    host = SimulatedHost(SimulatedGpu("nvidia-a100-pcie-40gb"))
+    foreign = replace(host.facts(), cdi=CdiFacts(others=(FILE,)))
+    plan = plan_host(declare(layout), foreign)
+    assert [one.code for one in plan.obstacles] == ["foreign-file"] and not plan.steps
+    assert plan_host(declare(OffLayout()), foreign).is_in_layout
+
+
+def test_other_files_that_were_not_read_are_a_note_and_change_no_manifest() -> None:
+    read = facts_of(gpus=(GPU,))
+    unread = facts_of(gpus=(GPU,), unread=("/etc/cdi/dir.json cannot be read: EISDIR",))
     plan = plan_host(declare(OwnLayout()), unread)
-    assert plan.notes == ("the files of container engines were not read: EIO",) and not plan.steps
-    assert plan_host(declare(OffLayout()), unread).notes == ()
+    assert plan.notes == ("a file of container engines was not read: /etc/cdi/dir.json cannot be read: EISDIR",)
+    assert not plan.steps and plan.is_in_layout
+    assert manifest_of(declare(OwnLayout()), unread) == manifest_of(declare(OwnLayout()), read)
+    assert plan_host(declare(OffLayout()), facts_of(unread=unread.cdi.unread if unread.cdi else ())).notes == ()
+
+
+def test_files_at_which_an_older_agent_did_not_look_are_a_note() -> None:
+    plan = plan_host(declare(OwnLayout()), replace(facts_of(), cdi=None))
+    assert plan.notes == ("the files of container engines were not read: the agent did not look",) and not plan.steps
 
 
 def test_a_boot_writes_the_file_again_for_what_containers_had() -> None:

@@ -2,6 +2,7 @@
 """The file by which container engines of a host know its own GPUs: with and without NVIDIA's toolkit, and with MIG."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 
 from tests.agent.kernel import FakeKernel, add_program, make, problem, take
 from tests.agent.machine import Tree
+from tests.agent.simulated import PF, Machine
 from vgpuctl.agent.dispatch import read_facts
 from vgpuctl.agent.wire.cdi import FILE, STATE, CdiFacts, SetContainerGpus
+from vgpuctl_lab.simulated.machine import shape as shapes
 
 ONE, TWO = "0000:41:00.0", "0000:81:00.0"
 UUIDS = {ONE: "GPU-11111111-2222-3333-4444-555555555555", TWO: "GPU-99999999-2222-3333-4444-555555555555"}
@@ -83,6 +86,18 @@ def test_more_and_fewer_gpus_and_none(tmp_path: Path) -> None:
     assert [take(host, SetContainerGpus(())).changes[0].changed for _ in range(2)] == [True, False]
     assert host.read_optional(FILE) is None and host.read_optional(STATE) is None
     assert read_facts(host).cdi == CdiFacts()
+
+
+@pytest.mark.parametrize("version", ["580.95.05", "590.44.01"])
+def test_a_gpu_that_nobody_has_opened_yet_is_asked_for_its_uuid(tmp_path: Path, version: str) -> None:
+    machine = Machine(tmp_path, "a40")
+    shapes.write(replace(machine.files.shape, nvidia_driver=version), machine.files.folder / "machine.json")
+    machine.reboot()
+    information = f"/proc/driver/nvidia/gpus/{PF}/information"
+    assert machine.card.uuid not in machine.host.read(information)
+    assert machine.done(SetContainerGpus((PF,)))
+    assert nodes(json.loads(machine.host.read(FILE)))[machine.card.uuid] == ["/dev/nvidia0"]
+    assert not machine.done(SetContainerGpus((PF,)))
 
 
 def test_instances_of_mig_are_devices_of_their_own(tmp_path: Path) -> None:

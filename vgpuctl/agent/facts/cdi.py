@@ -9,7 +9,7 @@ import re
 from functools import partial
 from typing import Dict, List, Optional, Tuple
 
-from vgpuctl.agent.facts import capabilities, nvidia
+from vgpuctl.agent.facts import capabilities, nvidia, nvml_gpus
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.mistakes import guarded
 from vgpuctl.agent.wire import cdi as wire
@@ -77,12 +77,13 @@ def read_state(host: Host) -> Optional[CdiState]:
 def own_devices(host: Host, gpus: Tuple[str, ...]) -> List[OwnDevice]:
     """Return the devices of these GPUs: the instances of one in MIG mode, else the GPU.
 
-    Raises Problem `not-found` for a GPU that the driver does not have, or does not know the UUID of.
+    The driver knows the UUID of a GPU that nobody has opened yet only once NVML asks it, as after its VFs have gone.
+    Raises Problem `not-found` for a GPU that the driver does not have, or that NVML does not tell the UUID of either.
     """
     found: List[OwnDevice] = []
     for address in gpus:
+        uuid = nvidia.uuid_of(nvidia.read_information(host, address)) or nvml_gpus.read_uuid(host, address)
         minor = nvidia.read_minor(host, address)
-        uuid = nvidia.uuid_of(nvidia.read_information(host, address))
         if minor is None or uuid is None:
             raise Problem(
                 ProblemCode.NOT_FOUND,

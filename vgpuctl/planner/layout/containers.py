@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from vgpuctl.agent.wire.cdi import FILE, STATE, SetContainerGpus
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.vf_health import DRIVER
 from vgpuctl.model.layout import HostLayout, LayoutKind
 from vgpuctl.planner.layout.result import Difference, HostPlan, Phase, PlannedStep
 from vgpuctl.planner.layout.work import GpuWork
@@ -40,22 +41,29 @@ def gpus_for_containers(layout: HostLayout, facts: HostFacts) -> tuple[str, ...]
 def plan_containers(facts: HostFacts, gpus: Sequence[GpuWork]) -> HostPlan:
     """The file's steps: GPUs that are the host's no more leave it before anything else is done to them.
 
-    gpus: with their plans; one with an obstacle, or with a part that comes later, is in no file yet.
+    gpus: with their plans. One with an obstacle, or with a part that comes later, comes into no file yet. One that
+    containers have and that stays the host's own is left to them, whatever else stands in its way, unless a VM has it.
     """
     declared = [one for one in gpus if one.entry.layout.kind is LayoutKind.HOST]
     if facts.cdi is None or facts.cdi.unknown is not None:
         note = "the files of container engines were not read: the agent did not look"
         return HostPlan(notes=(note,) if declared and containers_unknown(facts) is None else ())
     found = facts.cdi.gpus
-    ready = tuple(sorted(one.address for one in declared if not one.obstacles and not one.later))
+    able = {one.address for one in declared if not one.obstacles and not one.later}
+    on_driver = {one.address for one in declared if one.gpu.driver == DRIVER}
+    kept = {one.address for one in declared if one.address in found and not one.users} & on_driver
+    given = tuple(sorted(able | kept))
     steps: list[PlannedStep] = []
     differences: list[Difference] = []
-    stay = tuple(one for one in found if one in ready)
+    stay = tuple(one for one in found if one in given and one in on_driver)
     if stay != found:
-        steps.append(_step(Phase.HOST, stay, found))
-    has_steps = any(one.steps for one in declared if one.address in ready)
-    if ready and (ready != found or not facts.cdi.is_current or has_steps):
-        steps.append(_step(Phase.CONTAINERS, ready, stay))
+        left = f"take {_words([one for one in found if one not in stay])} from containers of the host in {FILE}"
+        steps.append(PlannedStep(Phase.HOST, SetContainerGpus(stay), left, undo=(SetContainerGpus(found),)))
+    is_written = stay != found or facts.cdi.is_current
+    has_steps = any(one.steps for one in declared if one.address in able)
+    if given and (given != stay or not is_written or has_steps):
+        summary = f"give containers of the host {_words(given)} by {FILE}"
+        steps.append(PlannedStep(Phase.CONTAINERS, SetContainerGpus(given), summary, undo=(SetContainerGpus(stay),)))
     wanted = tuple(sorted(one.address for one in declared))
     if wanted != found:
         differences.append(Difference(None, "containers", _words(wanted), _words(found)))
@@ -69,11 +77,6 @@ def plan_containers(facts: HostFacts, gpus: Sequence[GpuWork]) -> HostPlan:
         ]
     notes = tuple(f"a file of container engines was not read: {text}" for text in facts.cdi.unread if wanted)
     return HostPlan(tuple(steps), tuple(differences), notes=notes)
-
-
-def _step(phase: Phase, gpus: tuple[str, ...], before: tuple[str, ...]) -> PlannedStep:
-    summary = f"give containers of the host {_words(gpus)} by {FILE}" if gpus else f"remove {FILE}"
-    return PlannedStep(phase, SetContainerGpus(gpus), summary, undo=(SetContainerGpus(before),))
 
 
 def _words(gpus: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ from vgpuctl.agent.wire.facts import Holder, HostFacts, UnreadPart
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.agent.wire.steps import BindDriver, CreateGpuInstance, Step
 from vgpuctl.model.layout import (
+    ComputeMode,
     GpuLayout,
     GpuMatch,
     HostLayout,
@@ -19,6 +20,7 @@ from vgpuctl.model.layout import (
     OffLayout,
     OwnLayout,
     PassthroughLayout,
+    TuningLayout,
     VgpuLayout,
     WantedInstance,
 )
@@ -26,6 +28,7 @@ from vgpuctl.model.lease import LeaseState, Share
 from vgpuctl.planner.layout.manifest import manifest_of
 from vgpuctl.planner.layout.plan import plan_host
 
+PROHIBITED = ComputeMode.PROHIBITED
 GPU, ORIGIN = "0000:41:00.0", "host_vars/gpu1.yml:4"
 SHARE = Share(GPU, Sharing.PASSTHROUGH, "passthrough", GPU)
 
@@ -81,6 +84,45 @@ def test_the_file_goes_with_the_declaration(layout: Layout | None) -> None:
     assert [one.step for one in plan.steps] == [SetContainerGpus(())]
     assert [str(one) for one in plan.differences] == [f"host: containers is {GPU}, declared no GPU"]
     assert plan_host(declare(layout), facts_of()).is_in_layout
+
+
+@pytest.mark.parametrize(
+    "tuning", [TuningLayout(5_000_000), TuningLayout(gpu_clocks_mhz=(1, 2)), TuningLayout(1, compute_mode=PROHIBITED)]
+)
+def test_a_setting_that_is_refused_takes_nothing_from_containers(tuning: TuningLayout) -> None:
+    layout = HostLayout((GpuLayout(GpuMatch(), OwnLayout(), ORIGIN, tuning=tuning),))
+    plan = plan_host(layout, facts_of(gpus=(GPU,)))
+    assert plan.obstacles and not plan.steps
+    first = plan_host(layout, facts_of())
+    assert first.obstacles and not first.steps, "it comes into the file as declared alone"
+    held = [replace(lease("gpu1", SHARE), state=LeaseState.RUNNING)]
+    assert [one.step for one in plan_host(layout, facts_of(gpus=(GPU,)), held).steps] == [SetContainerGpus(())]
+
+
+def test_a_gpu_that_has_left_its_driver_leaves_the_file_before_it_comes_back() -> None:
+    """A file with it cannot be written meanwhile, and another GPU has to leave."""
+    read = facts_of(gpus=(GPU,), is_current=False)
+    away = replace(read, gpus=(replace(read.gpus[0], driver="vfio-pci", uuid=None),))
+    steps = [one.step for one in plan_host(declare(OwnLayout()), away).steps]
+    assert steps[0] == SetContainerGpus(()) and isinstance(steps[1], BindDriver)
+    assert steps[-1] == SetContainerGpus((GPU,))
+
+
+def test_what_leaves_the_file_and_what_stays_are_one_step() -> None:
+    other = "0000:81:00.0"
+    host = SimulatedHost(SimulatedGpu("nvidia-a40"), SimulatedGpu("nvidia-a40", other))
+    read = replace(host.facts(), cdi=CdiFacts((GPU, other), is_current=False))
+    layout = HostLayout(
+        (
+            GpuLayout(GpuMatch(address=GPU), OwnLayout(), ORIGIN),
+            GpuLayout(GpuMatch(address=other), PassthroughLayout("vfio-pci"), ORIGIN),
+        )
+    )
+    plan = plan_host(layout, read)
+    given = [one for one in plan.steps if isinstance(one.step, SetContainerGpus)]
+    assert [one.step for one in given] == [SetContainerGpus((GPU,))]
+    assert given[0].summary == f"take {other} from containers of the host in {FILE}"
+    assert plan.steps[0] is given[0]
 
 
 def test_a_file_of_another_driver_is_written_again() -> None:

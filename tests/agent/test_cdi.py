@@ -119,6 +119,8 @@ def test_instances_of_mig_are_devices_of_their_own(tmp_path: Path) -> None:
     ("path", "text"),
     [
         ("/sys/module/nvidia/version", "590.44.01\n"),
+        ("/dev/nvidia-uvm-tools", ""),
+        ("/dev/nvidia-modeset", ""),
         (FILE, "{}"),
         (f"/proc/driver/nvidia/gpus/{ONE}/information", f"GPU UUID: {UUIDS[ONE]}\nDevice Minor: 5\n"),
         (f"/proc/driver/nvidia/gpus/{ONE}/information", ""),

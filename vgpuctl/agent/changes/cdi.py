@@ -16,7 +16,6 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change
 
 _TIMEOUT_S = 60.0
-_OF_DRIVER = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 _VERSION = "0.5.0"
 """Of the specification: the first with devices whose name begins with a digit, and all that is written here."""
 
@@ -62,12 +61,11 @@ def ensure(host: Host, step: SetContainerGpus, *, dry_run: bool) -> Change:
 def _content(host: Host, devices: Sequence[OwnDevice]) -> Dict[str, Any]:
     if host.find_program(cdi.TOOLKIT) is not None:
         return _by_toolkit(host, devices)
-    nodes = [path for path in _OF_DRIVER if host.exists(path)]
     return {
         "cdiVersion": _VERSION,
         "kind": wire.KIND,
         "devices": _with_all([{"name": one.name, "containerEdits": _edits(one.nodes)} for one in devices]),
-        "containerEdits": _edits(nodes),
+        "containerEdits": _edits(cdi.driver_nodes(host)),
     }
 
 

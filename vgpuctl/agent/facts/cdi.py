@@ -20,6 +20,7 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import dataclass
 
 TOOLKIT = "nvidia-ctk"
+_OF_DRIVER = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 _OF_NVIDIA = re.compile(r"""["']?kind["']?\s*:\s*["']?nvidia\.com/gpu["']?\s*[,}\n]""")
 _PART = re.compile(r"ci[0-9]+")
 _MINOR = re.compile(r"^DeviceFileMinor:\s*([0-9]{1,9})$", re.MULTILINE)
@@ -104,11 +105,16 @@ def own_devices(host: Host, gpus: Tuple[str, ...]) -> List[OwnDevice]:
     return found
 
 
+def driver_nodes(host: Host) -> List[str]:
+    """Return those of the driver's own nodes that there are; some come only once a program has computed."""
+    return [path for path in _OF_DRIVER if host.exists(path)]
+
+
 def basis_of(host: Host, devices: List[OwnDevice]) -> str:
-    """All that the file's content follows from, as text: the driver, the toolkit, the devices."""
+    """All that the file's content follows from, as text: the driver and its nodes, the toolkit, the devices."""
     toolkit = host.find_program(TOOLKIT) or "no toolkit"
     told: Dict[str, List[str]] = {one.name: list(one.nodes) for one in devices}
-    return json.dumps([nvidia.read_driver_version(host), toolkit, told], sort_keys=True)
+    return json.dumps([nvidia.read_driver_version(host), driver_nodes(host), toolkit, told], sort_keys=True)
 
 
 def _minor(host: Host, path: str) -> str:

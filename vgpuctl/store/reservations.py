@@ -20,6 +20,11 @@ class ReservationRows(HostRows, TenantRows):
         """Every reservation, those that are over too; by tenant and name."""
         return sorted(map(_reservation, self._find("reservations")), key=lambda one: (one.tenant, one.name))
 
+    def reservations_on(self, host: str) -> "list[Reservation]":
+        """Those on a host that have a window left."""
+        now = self.now()
+        return [one for one in self.reservations() if one.host == host and not one.is_over(now)]
+
     def reservation(self, tenant: str, name: str) -> "Reservation | None":
         """One reservation, None when there is none."""
         for one in self.reservations():

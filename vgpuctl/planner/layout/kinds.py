@@ -115,14 +115,17 @@ def plan_off(work: GpuWork, layout: OffLayout) -> None:
 def plan_own(work: GpuWork, layout: OwnLayout) -> None:
     """The host's own, for its containers: no VM, no VFs, MIG with these instances or off.
 
-    A GPU that a VM has or is promised gets no step, so that no VM ends for a container.
+    A GPU that a VM has, or is promised by a lease or reservation, gets no step, so that no VM ends for a container.
     """
     if not work.is_nvidia:
         work.block("wrong-vendor", f"{work.name} has no device nodes of NVIDIA's driver", remedy="declare kind off")
         return
-    if work.users:
-        who = "; ".join(map(str, work.users))
-        remedy = "move or delete them first: `vgpuctl move-vm`, `vgpuctl delete-vm`"
+    promised = [f"reservation {one.name} of {one.tenant}" for one in work.reserved]
+    if work.users or promised:
+        who = "; ".join([*map(str, work.users), *promised])
+        ways = ["`vgpuctl move-vm`", "`vgpuctl delete-vm`"] if work.users else []
+        ways += ["`vgpuctl cancel-reservation`"] if promised else []
+        remedy = f"move, delete or cancel them first: {', '.join(ways)}"
         work.block("used-by-vms", f"{work.address} cannot be the host's own yet: {who}", remedy=remedy)
         return
     if layout.instances:

@@ -8,6 +8,7 @@ from typing import Any
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.model.layout import GpuLayout, HostLayout, LayoutKind
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.reservation import Reservation
 from vgpuctl.planner.layout import card_settings, kinds
 from vgpuctl.planner.layout.containers import block_unsure, plan_containers
 from vgpuctl.planner.layout.host import plan_around, plan_services
@@ -38,6 +39,7 @@ def plan_host(
     promised: Collection[str] = (),
     doubles: Sequence[LayoutObstacle] = (),
     stranded: Mapping[str, Stranded] = MappingProxyType({}),
+    reserved: Sequence[Reservation] = (),
 ) -> HostPlan:
     """Plan the way from the host as read to its declared layout. Equal input, equal plan.
 
@@ -45,7 +47,7 @@ def plan_host(
     that a layout made before; of these, and of no other vGPU, idle ones are deleted where they are too many or in
     the way. promised: functions whose vGPUs a boot took, and which no share of the layout gets.
     doubles: values of the host that another host of the fleet has too. stranded: GPUs whose steps
-    would lead VMs or shares nowhere, by address; they get none.
+    would lead VMs or shares nowhere, by address; they get none. reserved: the host's, which have a window left.
     A step that disturbs somebody can be taken only once they are gone: the agent refuses it otherwise.
     A GPU that no entry matches is left alone; a GPU with an obstacle gets no steps, while the other GPUs do. Steps are
     ordered by phase, then by GPU. Where `later` is not empty, read the host and plan again after the steps.
@@ -53,7 +55,7 @@ def plan_host(
     around = plan_around(layout, facts, doubles)
     hidden = _hidden_by_vms(facts, layout, leases)
     found = [
-        _plan_gpu(gpu, layout, leases, made, promised, facts)
+        _plan_gpu(gpu, layout, leases, made, promised, facts, reserved)
         for gpu in sorted(facts.gpus, key=lambda one: one.address)
         if gpu.address not in hidden
     ]
@@ -113,11 +115,12 @@ def _plan_gpu(
     made: Collection[str],
     promised: Collection[str],
     facts: HostFacts,
+    reserved: Sequence[Reservation],
 ) -> GpuWork | None:
     entries = entries_for(gpu, layout.gpus)
     if not entries:
         return None
-    work = GpuWork(gpu, entries[0], leases, made, promised, hostname=facts.hostname)
+    work = GpuWork(gpu, entries[0], leases, made, promised, hostname=facts.hostname, reserved=reserved)
     if len(entries) > 1:
         places = " and ".join(f"{entry.match} ({entry.origin or 'no origin'})" for entry in entries)
         work.block("ambiguous", f"{gpu.address} is meant by {places}", remedy="leave one of them")

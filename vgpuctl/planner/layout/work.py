@@ -10,6 +10,7 @@ from vgpuctl.agent.wire.steps import CreateGpuInstance, Step
 from vgpuctl.agent.wire.vf_health import sick_states
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Lease
+from vgpuctl.model.reservation import Reservation
 from vgpuctl.planner.layout.result import Difference, Disturbed, LayoutObstacle, Phase, PlannedStep
 from vgpuctl.planner.mig_geometry import parts_of
 from vgpuctl.sharing.kinds import existing_vgpus
@@ -23,6 +24,7 @@ class GpuWork:
     vf_count, instances, heterogeneous, users: as they will be after the steps so far. idle_shares: vGPUs that a layout
     made and nobody uses; they are not among the users. is_rebuilt: what a driver offers is another after the steps.
     promised: functions that no share of the layout gets, since a VM's comes back there.
+    reserved: reservations of shares of it.
     sick_vfs: states of the VFs that cannot carry a vGPU, until a step recreates all.
     """
 
@@ -35,11 +37,13 @@ class GpuWork:
         promised: Collection[str] = (),
         *,
         hostname: str,
+        reserved: Sequence[Reservation] = (),
     ) -> None:
         self.gpu = gpu
         self.entry = entry
         self.promised = promised
         self.leases = [one for one in leases if one.share.gpu == gpu.address and one.state.holds_device()]
+        self.reserved = tuple(one for one in reserved if any(share.gpu == gpu.address for share in one.shares))
         self.hostname = hostname
         self.board = catalog.board_by_pci(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
         self.name = self.board.name if self.board else gpu.name or f"{gpu.vendor_id}:{gpu.device_id}"

@@ -116,7 +116,7 @@ def _plan(
     services: Services, name: str, layout: HostLayout, facts: HostFacts, doubles: Sequence[LayoutObstacle]
 ) -> HostPlan:
     with services.store.reading() as session:
-        leases = session.leases(host=name)
+        leases, reserved = session.leases(host=name), session.reservations_on(name)
         broken = broken_promises(session, layout, facts, leases)
     made = shares_made(services, name, facts)
-    return plan_host(layout, facts, leases, made, doubles=doubles, stranded=broken)
+    return plan_host(layout, facts, leases, made, doubles=doubles, stranded=broken, reserved=reserved)

@@ -145,7 +145,7 @@ def read_and_plan(
     """
     facts = read_facts(services, name)
     with services.store.reading() as session:
-        leases = session.leases(host=name)
+        leases, reserved = session.leases(host=name), session.reservations_on(name)
         broken = broken_promises(session, layout, facts, leases)
     in_the_way = leases_in_the_way(layout, facts, leases, after_boot=after_boot)
     promised = {one.share.function for one in leases if one not in in_the_way}
@@ -153,7 +153,7 @@ def read_and_plan(
     made = shares_made(services, name, facts)
     stranded = {**broken, **stranded}
     while True:
-        plan = plan_host(layout, facts, in_the_way, made, promised, doubles, stranded)
+        plan = plan_host(layout, facts, in_the_way, made, promised, doubles, stranded, reserved)
         more = find_stranded(services, name, layout, facts, plan)
         if not more:
             restarts = pending_restarts(services, name)

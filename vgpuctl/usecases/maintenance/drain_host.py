@@ -262,8 +262,7 @@ def _stop(services: Services, vm: Vm, options: DrainOptions, reason: str, why: V
 def promises_on(services: Services, host: str) -> list[Reservation]:
     """The reservations of a host that are not over."""
     with services.store.reading() as session:
-        now = session.now()
-        return [one for one in session.reservations() if one.host == host and not one.is_over(now)]
+        return session.reservations_on(host)
 
 
 def move_promises(services: Services, promises: Sequence[Reservation], vms: Sequence[Drained]) -> list[Drained]:

@@ -25,6 +25,7 @@ from vgpuctl.model.layout import (
     WantedInstance,
 )
 from vgpuctl.model.lease import LeaseState, Share
+from vgpuctl.model.reservation import Reservation
 from vgpuctl.planner.layout.manifest import manifest_of
 from vgpuctl.planner.layout.plan import plan_host
 
@@ -56,6 +57,20 @@ def test_a_vm_that_nobody_knows_keeps_it_too() -> None:
     held = replace(facts, gpus=(replace(facts.gpus[0], holders=(Holder(4711, "qemu-system-x86"),)),))
     (obstacle,) = plan_host(declare(OwnLayout()), held).obstacles
     assert obstacle.code == "used-by-vms" and "a VM or vGPU that vgpuctl does not know" in obstacle.reason
+
+
+@pytest.mark.parametrize("given", [(), (GPU,)])
+def test_a_reservation_on_it_keeps_it_too(given: tuple[str, ...]) -> None:
+    """Containers that have it already keep it: no VM is there yet."""
+    booked = Reservation("acme", "night", (), "gpu1", (SHARE,), 100.0, 200.0)
+    elsewhere = replace(booked, name="day", shares=(replace(SHARE, gpu="0000:81:00.0"),))
+    plan = plan_host(declare(OwnLayout()), facts_of(gpus=given), reserved=[booked, elsewhere])
+    (obstacle,) = plan.obstacles
+    assert (obstacle.code, obstacle.origin) == ("used-by-vms", ORIGIN)
+    assert obstacle.reason == f"{GPU} cannot be the host's own yet: reservation night of acme"
+    assert obstacle.remedy == "move, delete or cancel them first: `vgpuctl cancel-reservation`"
+    assert not plan.steps
+    assert plan_host(declare(OffLayout()), facts_of(), reserved=[booked]).is_in_layout
 
 
 def test_another_vendor_s_gpu_is_an_obstacle() -> None:

@@ -3,8 +3,9 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from vgpuctl.agent.wire.cdi import FILE
 from vgpuctl.agent.wire.facts import Gpu, GpuInstance, HostFacts
 from vgpuctl.model.layout import (
     GpuLayout,
@@ -13,6 +14,7 @@ from vgpuctl.model.layout import (
     Layout,
     MigLayout,
     MigVgpuLayout,
+    OwnLayout,
     PassthroughLayout,
     SchedulerLayout,
     SchedulerPolicy,
@@ -83,17 +85,35 @@ def layout_as_found(
         if gpu.address in foreign:
             left.append((gpu.address, "a domain that is not adopted names it"))
             continue
-        layout = _layout_of(gpu, [one for one in leases if one.share.gpu == gpu.address], made)
+        alone = _with_containers_of(gpu, facts)
+        is_own = alone.cdi is not None and gpu.address in alone.cdi.gpus
+        held = [one for one in leases if one.share.gpu == gpu.address]
+        layout = _own_layout(gpu) if is_own else _layout_of(gpu, held, made)
         if layout is None:
             continue
         entry = GpuLayout(GpuMatch(address=gpu.address), layout)
-        plan = plan_host(HostLayout(gpus=(entry,)), facts, leases, made)
+        plan = plan_host(HostLayout(gpus=(entry,)), alone, leases, made)
         reasons = [str(one) for one in plan.differences] + [one.reason for one in plan.obstacles] + list(plan.later)
         if reasons or plan.steps:
             left.append((gpu.address, f"no layout of kind {layout.kind} describes it: {(*reasons, 'it changes')[0]}"))
         else:
             entries.append(entry)
     return AsFound(tuple(entries), tuple(left))
+
+
+def _with_containers_of(gpu: Gpu, facts: HostFacts) -> HostFacts:
+    """The host with what containers have of this GPU alone: other entries speak for other GPUs, and nobody for files
+    of other programs. That the file is older than its content asks nothing of the GPU.
+    """
+    if facts.cdi is None:
+        return facts
+    own = tuple(one for one in facts.cdi.gpus if one == gpu.address)
+    others = tuple(one for one in facts.cdi.others if one == FILE)
+    return replace(facts, cdi=replace(facts.cdi, gpus=own, is_current=True, others=others))
+
+
+def _own_layout(gpu: Gpu) -> OwnLayout:
+    return OwnLayout(_with_compute(gpu.mig.instances) if gpu.mig is not None and gpu.mig.current else ())
 
 
 def _recognised(device: str, beside: Sequence[str], facts: HostFacts) -> Share | str | None:

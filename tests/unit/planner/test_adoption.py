@@ -2,19 +2,26 @@
 """A host as it is becomes shares and a layout that asks nothing of it."""
 
 from dataclasses import replace
+from typing import Any
 
-from tests.unit.fleet_factory import emulated_a40, host_facts, whole_card
+import pytest
+
+from tests.unit.fleet_factory import emulated_a40, host_facts, lease, whole_card
 from tests.unit.planner.layout.simulated_host import SimulatedGpu, SimulatedHost
+from vgpuctl.agent.wire.cdi import CdiFacts
 from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.inventory.layout_text import layout_variable
 from vgpuctl.model.layout import (
     GpuLayout,
     GpuMatch,
     HostLayout,
     MigVgpuLayout,
+    OwnLayout,
     PassthroughLayout,
     VgpuLayout,
     WantedInstance,
 )
+from vgpuctl.model.lease import Share
 from vgpuctl.planner.adoption import idle_vgpus, layout_as_found, shares_of_devices
 from vgpuctl.planner.layout.plan import plan_host
 
@@ -70,6 +77,39 @@ def test_mig_with_vgpus_is_described_with_its_places() -> None:
             host.take(planned.step)
     found = layout_as_found(host.facts(), (), ())
     assert [entry.layout for entry in found.entries] == [wanted] and found.left == ()
+
+
+OTHER = "0000:81:00.0"
+
+
+@pytest.mark.parametrize("instances", [(), (WantedInstance("2g.10gb", 4, (2,)), WantedInstance("3g.20gb", 0, (3,)))])
+@pytest.mark.parametrize("older", [{}, {"is_current": False}, {"others": ("/run/cdi/nvidia.yaml",)}])
+def test_gpus_that_containers_have_stay_the_host_s_own(
+    instances: tuple[WantedInstance, ...], older: dict[str, Any]
+) -> None:
+    host = SimulatedHost(SimulatedGpu("nvidia-a100-pcie-40gb"), SimulatedGpu("nvidia-a40", OTHER))
+    host.services["dcgm.service"] = False
+    layout = HostLayout(gpus=(GpuLayout(GpuMatch(address="0000:41:00.0"), OwnLayout(instances)),))
+    layout = replace(layout, gpus=(*layout.gpus, GpuLayout(GpuMatch(address=OTHER), VgpuLayout())))
+    for _ in range(3):
+        for planned in plan_host(layout, host.facts()).steps:
+            host.take(planned.step)
+    facts = host.facts()
+    assert facts.cdi == CdiFacts(("0000:41:00.0",))
+    found = layout_as_found(replace(facts, cdi=replace(facts.cdi, **older)), (), ())
+    assert found.left == ()
+    assert [entry.layout.kind for entry in found.entries] == ["host", "vgpu"]
+    assert plan_host(HostLayout(gpus=found.entries), facts).is_in_layout
+    (own, _) = layout_variable(HostLayout(gpus=found.entries))["gpus"]
+    assert own["kind"] == "host" and ("geometry" in own) is bool(instances)
+
+
+def test_a_gpu_that_containers_and_a_vm_have_is_left_with_the_reason() -> None:
+    card = whole_card()
+    facts = replace(host_facts([card]), cdi=CdiFacts((card.address,)))
+    share = Share(card.address, Sharing.PASSTHROUGH, "passthrough", card.address)
+    found = layout_as_found(facts, [lease("gpu1", share)], ())
+    assert found.entries == () and "cannot be the host's own yet: VM" in found.left[0][1]
 
 
 def test_a_gpu_that_no_layout_describes_or_that_is_foreign_is_left() -> None:

@@ -32,7 +32,7 @@ def broken_promises(
         vm = None if gpu is None else session.vm_of(lease.vm_uuid)
         if gpu is None or vm is None:
             continue
-        reason = refuse_for_vm(vm.request, lease, gpu, declared_of(gpu, facts.gpus, layout.gpus))
+        reason = refuse_for_vm(vm.request, lease, gpu, declared_of(gpu, facts, layout.gpus))
         if reason is not None:
             found.setdefault(gpu.address, []).append(f"{vm.printed_name}: {reason}")
     remedy = "declare what the VMs were promised, or resize, move or delete them, then run again"

@@ -99,6 +99,13 @@ class CardTime:
     is_declared: bool = False
 
 
+def _at_speed(fastest: JobTime | Unpredictable, speed: float) -> JobTime | Unpredictable:
+    """The time on a GPU whose speed is declared against the fastest board."""
+    if isinstance(fastest, Unpredictable):
+        return fastest
+    return replace(fastest, seconds=fastest.seconds / speed, low=fastest.low / speed, high=fastest.high / speed)
+
+
 def predict_jobs(
     times: JobTimes, workload: str, size: float | None, capacities: Sequence[HostCapacity]
 ) -> list[CardTime]:
@@ -108,19 +115,13 @@ def predict_jobs(
         for capacity in capacities
         for gpu in capacity.facts.gpus
     ]
-    answers = {
-        board: times.predict(workload, board, size) for board in {one[2] for one in cards} | times.boards(workload)
-    }
-    fastest = min(
-        (one for one in answers.values() if isinstance(one, JobTime)), key=lambda one: one.seconds, default=None
-    )
+    answers = {board: times.predict(workload, board, size) for board in {one[2] for one in cards}}
+    fastest = times.fastest(workload, size)
     found = []
     for host, address, board, speed in cards:
         answer: JobTime | Unpredictable = answers[board]
-        if speed is not None and fastest is not None:
-            answer = replace(
-                fastest, seconds=fastest.seconds / speed, low=fastest.low / speed, high=fastest.high / speed
-            )
+        if speed is not None:
+            answer = _at_speed(fastest, speed)
         is_known = isinstance(answer, JobTime)
         found.append(
             CardTime(

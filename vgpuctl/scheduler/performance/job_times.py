@@ -112,6 +112,22 @@ class TimedClass:
         low, high = _exp(middle - reach), _exp(middle + reach)
         return JobTime(_exp(middle), low, high, self.boards[board])
 
+    def fastest(self, size: float | None) -> JobTime | Unpredictable:
+        """Predict for one job on the fastest board, if those without a time for this size are known to be slower."""
+        often = sorted(name for name, count in self.boards.items() if count >= FEWEST_OF_BOARD)
+        answers = {name: self.predict(name, size) for name in often}
+        known = {name: one for name, one in answers.items() if isinstance(one, JobTime)}
+        found = min(known, key=lambda name: known[name].seconds, default=None)
+        if found is None:
+            return Unpredictable(f"{self.workload} has no time on any board")
+        speed = self.speed(found)
+        for name, answer in answers.items():
+            if isinstance(answer, Unpredictable):
+                other = self.speed(name)
+                if not (isinstance(speed, BoardSpeed) and isinstance(other, BoardSpeed) and other.speed <= speed.speed):
+                    return Unpredictable(f"its speed is declared against the fastest board: {answer.reason}")
+        return known[found]
+
     def speed(self, board: str) -> BoardSpeed | Unpredictable:
         """The speed of a board, for a job of a size that as many boards as can be were timed near."""
         if board not in self._known:
@@ -236,10 +252,10 @@ class JobTimes:
         found = self._by_name.get(workload)
         return None if found is None else found.speed(board)
 
-    def boards(self, workload: str) -> set[str]:
-        """The boards that a class was measured on."""
+    def fastest(self, workload: str, size: float | None) -> JobTime | Unpredictable:
+        """Predict the seconds of one job on the fastest board that was timed."""
         found = self._by_name.get(workload)
-        return set() if found is None else set(found.boards)
+        return Unpredictable(f"no {workload} job was timed") if found is None else found.fastest(size)
 
     def with_later(self, later: "JobTimes") -> "JobTimes":
         """Both; of a class that both have, the later fit. Readings do not replace what was timed."""

@@ -289,4 +289,19 @@ def test_a_job_is_predicted_on_every_card_of_the_fleet() -> None:
     assert seconds == pytest.approx([8, 16, 32], rel=0.03)
     nothing = predict_jobs(times, "matmul", 1e6, fleet)
     assert {one.time for one in nothing} == {None}
-    assert all(one.reason and "from 1000 to 8000" in one.reason for one in nothing)
+    reasons = {one.host: one.reason or "" for one in nothing}
+    assert "from 1000 to 8000" in reasons["gpu1"] and "from 1000 to 8000" in reasons["gpu2"]
+    assert reasons["gpu3"] == "matmul has no time on any board"
+
+
+def test_a_declared_speed_counts_where_the_fastest_board_is_known() -> None:
+    fleet, cubes = [declaring(a40_host("gpu1"), 0.5)], {size: (size / 1000) ** 3 for size in (1000.0, 2000.0, 4000.0)}
+    apart = [*some(A40, cubes), *some(T4, {size / 10: took / 100 for size, took in cubes.items()})]
+    (unknown,) = predict_jobs(fit_times(apart), "matmul", 200, fleet)
+    assert unknown.time is None and "from 1000 to 4000 on nvidia-a40" in (unknown.reason or "")
+    slower = [*some(A40, {100.0: 0.001, **cubes}), *some(T4, {size: 4 * took for size, took in cubes.items()})]
+    (known,) = predict_jobs(fit_times(slower), "matmul", 200, fleet)
+    assert known.time is not None and known.time.seconds == pytest.approx(0.016, rel=0.05)
+    once = [*some(A40, cubes), *some(T4, {100.0: 1e-6})]
+    (counted,) = predict_jobs(fit_times(once), "matmul", 2000, fleet)
+    assert counted.time is not None, "a board that was timed once does not count"

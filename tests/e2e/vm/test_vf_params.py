@@ -282,6 +282,15 @@ def test_declared_slices_are_a_promise_that_no_vm_can_break(operator: Operator, 
         assert done["changed"] == 5, "while both VMs run"
         shown = operator.run("check-vm", "greedy", *ACME, "--json").out
         assert "exec_quantum_ms=5" in shown, "a VM's own value stays"
+        before = machine(fleet, HOST).state().vf_params
+        LAYOUT["gpus"][0]["vf_params"][0] = "exec_quantum_ms=200000"
+        LAYOUT["gpus"][0]["pf_params"][0] = "exec_quantum_ms=4"
+        variables.write_text(yaml.safe_dump({"vgpu": LAYOUT}))
+        refused = operator.run("apply-hosts", "--no-boot")
+        assert refused.code and "reads exec_quantum_ms=100000" in refused.out and "rolled back: set" in refused.out
+        assert machine(fleet, HOST).state().vf_params == before, "the PF is as before too"
+        LAYOUT["gpus"][0]["vf_params"][0] = "exec_quantum_ms=10"
+        LAYOUT["gpus"][0]["pf_params"][0] = "exec_quantum_ms=5"
         LAYOUT["gpus"][0]["vf_params"][2:] = ["vram_quota=2GiB"]
         variables.write_text(yaml.safe_dump({"vgpu": LAYOUT}))
         refused = operator.run("apply-hosts", "--no-boot")

@@ -4,6 +4,7 @@
 A VM's own parameter stays while the VM has its VF; the layout's is what the VF gets back then.
 """
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from vgpuctl.agent.wire.facts import Gpu, VirtualFunction
@@ -14,7 +15,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.model.units import MIB, exact_mib
 from vgpuctl.model.vgpu_params import FunctionParam, VgpuParams, params_text, show_function_param, split_params
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.planner.layout.result import Disturbed, Phase
+from vgpuctl.planner.layout.result import Disturbed, Phase, PlannedStep
 from vgpuctl.planner.layout.work import GpuWork
 from vgpuctl.sharing.compute import refuse_compute
 from vgpuctl.sharing.declared import Declared
@@ -56,6 +57,14 @@ def params_steps(address: str, layout: VfLayout, count: int) -> list[SetFunction
     of_pf = [SetFunctionParams(address, None, params_text(layout.pf_params))] if layout.pf_params else []
     numbers = range(count) if layout.vf_params else ()
     return [*of_pf, *(SetFunctionParams(address, number, params_text(layout.vf_params)) for number in numbers)]
+
+
+def rolled_back_with(broken: PlannedStep, done: Sequence[PlannedStep]) -> list[PlannedStep]:
+    """The steps to undo where one fails, in order: its card's functions divide time and memory among each other."""
+    if not isinstance(broken.step, SetFunctionParams):
+        return []
+    of_card = [one for one in done if one.gpu == broken.gpu and isinstance(one.step, SetFunctionParams)]
+    return [one for one in reversed(of_card) if one.undo]
 
 
 def with_declared(gpu: Gpu, layout: VfLayout) -> Gpu:

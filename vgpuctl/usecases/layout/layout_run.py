@@ -15,6 +15,7 @@ from vgpuctl.model.layout import HostLayout
 from vgpuctl.model.vm import Hold, Vm, VmState
 from vgpuctl.planner.adoption import shares_of_devices
 from vgpuctl.planner.layout.fleet_values import FleetValues
+from vgpuctl.planner.layout.function_params import rolled_back_with
 from vgpuctl.planner.layout.manifest import manifest_of
 from vgpuctl.planner.layout.result import Difference, HostPlan, Phase, PlannedStep, Stranded
 from vgpuctl.planner.layout.selection import Selection, select_steps
@@ -325,6 +326,9 @@ class LayoutRun:
                     return True
                 self._line(LineOutcome.FAILED, planned.gpu, planned.summary, reason=problem.message, hint=problem.hint)
                 self._broken = planned
+                if not self._options.undo:
+                    undone = [one for one in rolled_back_with(planned, self._done) if self._undo(one)]
+                    self._done = [one for one in self._done if one not in undone]
                 raise
             self._done += [planned] if change.changed else []
             outcome = LineOutcome.CHANGED if change.changed else LineOutcome.OK

@@ -13,7 +13,7 @@ from vgpuctl.agent.wire.steps import SetVirtualFunctions
 from vgpuctl.model.layout import GpuLayout, GpuMatch, HostLayout, VfLayout
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vgpu_params import VgpuParams
-from vgpuctl.planner.layout.function_params import refuse_for_vm
+from vgpuctl.planner.layout.function_params import refuse_for_vm, rolled_back_with
 from vgpuctl.planner.layout.manifest import manifest_of
 from vgpuctl.planner.layout.plan import plan_host
 from vgpuctl.planner.layout.reached import reached
@@ -62,6 +62,16 @@ def test_each_function_that_differs_gets_its_values_and_the_undo_has_the_old_one
     assert not any(one.disturbs for one in plan.steps), "VMs keep their VFs"
     done = plan_host(declare(QUANTUM), facts(has, has, has))
     assert done.is_in_layout and not done.steps
+
+
+def test_what_fails_of_one_function_is_undone_of_the_others_of_its_card() -> None:
+    plan = plan_host(declare(QUANTUM, QUANTUM), facts(NONE, NONE, NONE))
+    pf, first, second, third = plan.steps
+    other = replace(pf, gpu="0000:9b:00.0")
+    new = replace(first, undo=())
+    assert rolled_back_with(third, [pf, other, new, second]) == [second, pf]
+    enabled = plan_host(declare(QUANTUM), facts()).steps[0]
+    assert rolled_back_with(enabled, [pf]) == [] and rolled_back_with(third, [enabled]) == []
 
 
 def test_a_vms_own_value_is_no_difference_and_what_it_covers_is() -> None:

@@ -165,6 +165,30 @@ def test_every_kind_is_reached_proven_and_restored(layouts: LayoutFleet) -> None
     assert run(layouts, "apply-hosts", "--limit", "sim-003")["sim-003"]["changed"] == 1
 
 
+def test_what_containers_have_goes_to_no_vm_until_apply_hosts_takes_it_from_them(layouts: LayoutFleet) -> None:
+    operator, root = layouts.operator, layouts.machine("sim-003").root
+    operator.does("create-tenant", "acme")
+    small = ("--tenant", "acme", "--memory", "96MiB", "--vcpus", "1", "--network", "none")
+    folder, file = root / "etc/cdi/dir.json", root / "etc/cdi/vgpuctl.json"
+    try:
+        layouts.declare(**{**LAYOUTS, "sim_003": {"gpus": [{"match": "all", "kind": "passthrough"}]}})
+        (explained,) = operator.json("explain-vm", "any", "--gpu", "passthrough:A100", *small)
+        (answer,) = [one for one in explained["answers"] if one["host"] == "sim-003"]
+        assert answer["code"] == "declared-otherwise" and "/etc/cdi/vgpuctl.json has it" in answer["reason"]
+        layouts.declare(**{**LAYOUTS, "sim_003": None})
+        checked = run(layouts, "check-hosts", "--limit", "sim-003")["sim-003"]
+        assert [one["subject"] for one in checked["findings"] if one["check"] == "container-gpus"] == ["host"]
+        layouts.declare(**LAYOUTS)
+        folder.mkdir()
+        kept = file.read_bytes()
+        applied = run(layouts, "apply-hosts", "--limit", "sim-003")["sim-003"]
+        assert (applied["error"], applied["changed"], file.read_bytes()) == (None, 0, kept)
+        assert "/etc/cdi/dir.json cannot be read" in json.dumps(applied["lines"])
+    finally:
+        layouts.declare(**LAYOUTS)
+        folder.rmdir()
+
+
 def test_a_host_is_one_of_ovn_s_chassis_and_what_ails_it_is_found(layouts: LayoutFleet) -> None:
     machine = layouts.machine("sim-004")
     run(layouts, "apply-hosts", "--limit", "sim-004")

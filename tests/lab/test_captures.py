@@ -46,7 +46,13 @@ def test_a_captured_host_is_read_as_before(file: Path, tmp_path: Path, request: 
     assert found == json.loads(golden.read_text())
 
 
-ASKED_SINCE = ("digest /etc/vgpuctl/", "exists /boot/config-", "read_optional /etc/libvirt/qemu.conf")
+ASKED_SINCE = (
+    "digest /etc/vgpuctl/",
+    "exists /boot/config-",
+    "read_optional /etc/libvirt/qemu.conf",
+    "listdir_optional /etc/cdi",
+    "listdir_optional /run/cdi",
+)
 """Questions that are newer than the captures of the tree."""
 
 
@@ -89,6 +95,11 @@ def test_one_missing_answer_loses_itself_alone(file: Path, tmp_path: Path) -> No
         nvml = {**machine["nvml"], "answers": answers}
         told = _struck(replace(capture, machine={**machine, "nvml": nvml}), tmp_path / f"nvml-{number}", key)
         _is_named(whole, told, key)
+
+
+def test_a_host_that_was_recorded_before_containers_were_asked_for_still_takes_vms(file: Path, tmp_path: Path) -> None:
+    facts = read_facts(replayed(read_capture(file), tmp_path / "replay"))
+    assert facts.cdi is not None and (facts.cdi.unknown, facts.cdi.gpus) == (None, ())
 
 
 def _one_of_each(answers: Mapping[str, object]) -> list[str]:

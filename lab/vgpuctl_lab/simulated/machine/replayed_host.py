@@ -15,6 +15,7 @@ from typing import Any, BinaryIO
 
 from vgpuctl.agent.host import LOCK_TIMEOUT_S, Completed, Host
 from vgpuctl.agent.kernel_log import KernelLog, KernelRecord
+from vgpuctl.agent.wire import cdi
 from vgpuctl.agent.wire.decode import from_json
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
@@ -47,6 +48,10 @@ class ReplayedLog(KernelLog):
     def numbered(self, *, wanted: str) -> tuple[tuple[KernelRecord, ...], int | None]:
         """Return the messages that the capture has."""
         return tuple(one for one in self._records if wanted in one.text), self._first
+
+
+_OF_THIS_VERSION = (cdi.FILE, cdi.STATE)
+"""Files that vgpuctl alone writes. One that recorded a host without asking for them had never written them."""
 
 
 class ReplayedHost(Host):
@@ -281,7 +286,7 @@ class ReplayedHost(Host):
             names = self._player.next(key).get(VALUE)
             return None if names is not None and name in names else False
         # A folder that was not there has nothing in it.
-        return False if self._is_there(folder) is False else None
+        return False if path in _OF_THIS_VERSION or self._is_there(folder) is False else None
 
     def _missing(self, key: str, path: str) -> Problem:
         return Problem(ProblemCode.NOT_IN_CAPTURE, f"not in this capture: {key}", path=path, hint=_HINT)

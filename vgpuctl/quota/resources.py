@@ -10,7 +10,6 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 
-from vgpuctl.catalog.profile_names import profile_name
 from vgpuctl.errors import UsageError
 from vgpuctl.model.cpu_time import LEAST_WEIGHT, MOST_WEIGHT, parse_cpu_limit, show_cpu_limit
 from vgpuctl.model.licence import Edition
@@ -99,6 +98,8 @@ def parse_resource(name: str) -> str:
     if lower.lower() in _PLAIN:
         return lower.lower()
     if lower.startswith(SHARES) and _PROFILE.fullmatch(of_kind):
+        from vgpuctl.catalog.profile_names import profile_name  # lists of tenants need no catalogue
+
         return f"{SHARES}{profile_name(of_kind)}"
     near = difflib.get_close_matches(lower, [*_PLAIN, SHARES], n=1)
     hint = f"did you mean {near[0]}?" if near else f"use one of {_FORMS}"

@@ -3,14 +3,17 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from vgpuctl.model.over_promise import OverPromise
 from vgpuctl.model.preemption import USUAL_POLICY, TenantPolicy
 from vgpuctl.model.vpc import Contact
-from vgpuctl.quota.limits import Quota
 from vgpuctl.quota.resources import OVER_PROMISE, adds_up, format_amount
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.running.services import Services
+
+if TYPE_CHECKING:  # it would load the catalogue
+    from vgpuctl.quota.limits import Quota
 
 
 @dataclass(frozen=True)
@@ -63,7 +66,7 @@ def _uses(session: Session, tenant: str) -> tuple[QuotaUse, ...]:
     return tuple(_use(quota, used.get(quota.resource, 0)) for quota in quotas)
 
 
-def _use(quota: Quota, used: int) -> QuotaUse:
+def _use(quota: "Quota", used: int) -> QuotaUse:
     if adds_up(quota.resource):
         return QuotaUse(quota.resource, used, quota.limit, quota.guaranteed, quota.borrowed(used))
     limit: int | OverPromise | None = quota.limit

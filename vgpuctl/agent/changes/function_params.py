@@ -4,14 +4,13 @@
 from contextlib import suppress
 from typing import Dict
 
-from vgpuctl.agent.changes.sriov_admin import HINT, MEANINGS
+from vgpuctl.agent.changes.sriov_admin import HINT, write_param
 from vgpuctl.agent.facts import pci, sriov, sriov_admin
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import SetFunctionParams, StopFunction
 from vgpuctl.agent.wire.steps import Change
-from vgpuctl.agent.wire.values import replace
 
 _READ_ONLY = ("EACCES", "EPERM")
 
@@ -71,7 +70,7 @@ def stop(host: Host, step: StopFunction, *, dry_run: bool) -> Change:
             hint="the driver xe has one for its VFs since Linux 6.19",
         )
     if not dry_run:
-        _write_file(host, path, "1", f"stopping the work of {step.address}")
+        write_param(host, path, "1", f"stopping the work of {step.address}")
     return Change(step.op, step.target, None, "stopped", changed=True)
 
 
@@ -108,24 +107,9 @@ def _write_one(host: Host, step: SetFunctionParams, name: str, value: str) -> No
     for_all = sriov_admin.of_all(step.address, name)
     what = f"setting {name} of {step.target} to {value}"
     try:
-        _write_file(host, path, value, what)
+        write_param(host, path, value, what)
     except Problem as problem:
         is_for_all = step.vf is not None and name == sriov_admin.PRIORITY and host.exists(for_all)
         if problem.errno not in _READ_ONLY or not is_for_all:
             raise
-        _write_file(host, for_all, value, what)
-
-
-def _write_file(host: Host, path: str, value: str, what: str) -> None:
-    with host.kernel_log() as log:
-        try:
-            host.write(path, value)
-        except Problem as problem:
-            meaning = MEANINGS.get(problem.errno or "", problem.message)
-            raise replace(
-                problem,
-                code=ProblemCode.VGPU_REFUSED,
-                message=f"{what} was refused ({problem.errno}): {meaning}",
-                kernel_lines=log.lines(),
-                hint=HINT,
-            ) from problem
+        write_param(host, for_all, value, what)

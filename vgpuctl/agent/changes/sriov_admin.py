@@ -90,19 +90,24 @@ def _write(host: Host, address: str, folder: str, before: Dict[str, str], wanted
     for name, value in wanted.items():
         if before[name] == value:
             continue
-        with host.kernel_log() as log:
-            try:
-                host.write(f"{folder}/{name}", value)
-            except Problem as problem:
-                meaning = MEANINGS.get(problem.errno or "", problem.message)
-                raise replace(
-                    problem,
-                    code=ProblemCode.VGPU_REFUSED,
-                    message=f"setting {name} of the VF {address} to {value} was refused ({problem.errno}): {meaning}",
-                    kernel_lines=log.lines(),
-                    hint=HINT,
-                ) from problem
+        write_param(host, f"{folder}/{name}", value, f"setting {name} of the VF {address} to {value}")
     now = _now(host, folder, wanted)
     if now != wanted:
         said = f"the VF {address} was told {sriov_admin.write(wanted)} and reads {sriov_admin.write(now)}"
         raise Problem(ProblemCode.READ_BACK_DIFFERS, said, path=folder, hint=f"the driver limits values; {HINT}")
+
+
+def write_param(host: Host, path: str, value: str, what: str) -> None:
+    """Write one parameter of a function. Raises Problem `vgpu-refused` with errno and the kernel's lines."""
+    with host.kernel_log() as log:
+        try:
+            host.write(path, value)
+        except Problem as problem:
+            meaning = MEANINGS.get(problem.errno or "", problem.message)
+            raise replace(
+                problem,
+                code=ProblemCode.VGPU_REFUSED,
+                message=f"{what} was refused ({problem.errno}): {meaning}",
+                kernel_lines=log.lines(),
+                hint=HINT,
+            ) from problem

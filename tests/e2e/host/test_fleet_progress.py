@@ -17,7 +17,8 @@ from vgpuctl_lab.simulated.layout import simulated_folder
 
 _SILENT_S = 6
 _LINE = re.compile(r"^\d of 3 hosts, 5 s; waiting for silent", re.MULTILINE)
-_ERASED = re.compile(r"\r\d of 3 hosts, \d s; waiting for silent[^\r]*\r +\r(?!\d of 3)")
+_IN_PLACE = re.compile(r"\r\d of 3 hosts, \d s; waiting for silent")
+_ERASED = re.compile(r"\r\d of 3 hosts[^\r]*\r +\r(?!\d of 3)")
 
 
 @contextlib.contextmanager
@@ -58,5 +59,5 @@ def test_a_terminal_shows_the_line_in_place_and_erases_it(operator: Operator) ->
         terminal.ends_with(10)
     shown = terminal.seen.decode()
     assert "\x1b" not in shown, "NO_COLOR: no escape codes"
-    assert _ERASED.search(shown), shown
+    assert _IN_PLACE.search(shown) and _ERASED.search(shown), shown
     assert shown.rstrip().splitlines()[-2].endswith("1 of 3 hosts did not answer")

@@ -42,6 +42,7 @@ from vgpuctl.planner.doctor import CHECKS
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
 from vgpuctl.planner.moves.judge import MOVE_RULES
 from vgpuctl.scheduler.advice.advice import AdviceKind
+from vgpuctl.scheduler.advice.tunable import describe_tunable
 from vgpuctl.sharing.xids import CLASSES
 from vgpuctl.specs.chassis import CHASSIS
 from vgpuctl.specs.configuration import CONTEXT
@@ -49,7 +50,8 @@ from vgpuctl.specs.fencing import FENCING
 from vgpuctl.specs.field import Table
 from vgpuctl.specs.fields_page import describe_fields
 from vgpuctl.specs.health import HEALTH
-from vgpuctl.specs.layout import GPU, LAYOUT, MATCH
+from vgpuctl.specs.layout import GPU, LAYOUT
+from vgpuctl.specs.layout_match import MATCH
 from vgpuctl.specs.moves import MOVES
 from vgpuctl.specs.placing import GPU_PLACING, PLACING
 from vgpuctl.specs.schema import SCHEMAS
@@ -212,9 +214,10 @@ def _with_table(page: str, table: Table[Any]) -> str:
 
 
 def _with_advice_kinds(page: str) -> str:
-    """The page with the table of the kinds of advice between its two marks."""
+    """The page with the tables of the kinds of advice, and of those that a controller applies, between their marks."""
     rows = [f"| `{kind.value}` | {kind.meaning} |" for kind in AdviceKind]
-    return between(page, "kinds of advice", "kinds", ("| kind | meaning |", "|---|---|", *rows))
+    page = between(page, "kinds of advice", "kinds", ("| kind | meaning |", "|---|---|", *rows))
+    return between(page, "kinds of tuning", "tuning", describe_tunable())
 
 
 def _recording() -> Iterator[str]:

@@ -219,6 +219,23 @@ class EventKind(enum.StrEnum):
         "over-promise-answered",
         "A VM that takes time of a GPU which its neighbours were promised was limited, moved or stopped, or why not.",
     )
+    TUNING_BEGUN = (
+        "tuning-begun",
+        "A controller applies advice, and watches the VMs that it touches; the evidence names them.",
+    )
+    TUNING_KEPT = "tuning-kept", "A change in trial is kept: nothing that was looked at of its VMs got worse."
+    TUNING_ROLLED_BACK = (
+        "tuning-rolled-back",
+        "A change in trial was rolled back: its VMs got worse, or nobody knows that they did not.",
+    )
+    TUNING_ENDED = (
+        "tuning-ended",
+        "A change in trial is left as it is found: somebody else changed the same, or the host was booted.",
+    )
+    TUNING_REFUSED = (
+        "tuning-refused",
+        "A controller does not try advice, and why; told again for another reason.",
+    )
     LAYOUT_NOT_RESTORED = "layout-not-restored", "A host that was booted could not be brought back into its layout."
     SHARE_NOT_RESTORED = "share-not-restored", "The shares of a VM could not be made again after its host was booted."
     VM_NOT_RESTARTED = "vm-not-restarted", "A VM that its restart policy starts again could not start."

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from enum import StrEnum
 
+from vgpuctl.agent.wire.tuning import watts
 from vgpuctl.model.vgpu_params import VgpuParams
 
 
@@ -208,13 +209,37 @@ class TuningLayout:
 
 
 @dataclass(frozen=True)
+class TuningBounds:
+    """The bounds in which `controller --tune` may change settings of whole cards; None for one that it must leave.
+
+    power_limit_mw: the lowest and the highest power limit.
+    """
+
+    power_limit_mw: tuple[int, int] | None = None
+
+    def refuse_present(self, power_limit_mw: int) -> str | None:
+        """Say that the present power limit is outside of the bounds, None where it is in them, or has none."""
+        if self.power_limit_mw is None:
+            return None
+        lowest, highest = self.power_limit_mw
+        if lowest <= power_limit_mw <= highest:
+            return None
+        bounds = f"{watts(lowest)} to {watts(highest)}"
+        return f"its power limit is {watts(power_limit_mw)}, outside of tune.power_limit_w, {bounds}"
+
+
+@dataclass(frozen=True)
 class GpuLayout:
-    """The layout of the matched GPUs. origin: `FILE:LINE` of the entry, for messages."""
+    """The layout of the matched GPUs. origin: `FILE:LINE` of the entry, for messages.
+
+    tuning: what is declared. bounds: of what is left to a controller; a declared setting has none.
+    """
 
     match: GpuMatch
     layout: Layout
     origin: str = field(default="", compare=False)
     tuning: TuningLayout = TuningLayout()
+    bounds: TuningBounds = TuningBounds()
 
 
 class Encapsulation(StrEnum):

@@ -4,7 +4,6 @@
 A new key is a row here, an attribute in model/layout.py and the place that uses it.
 """
 
-import difflib
 import re
 from collections import Counter
 from collections.abc import Mapping
@@ -31,6 +30,7 @@ from vgpuctl.model.layout import (
     SchedulerLayout,
     SchedulerPolicy,
     SizeMode,
+    TuningBounds,
     TuningLayout,
     VfLayout,
     VgpuLayout,
@@ -56,18 +56,15 @@ from vgpuctl.specs.field import (
     Whole,
     text_like,
 )
+from vgpuctl.specs.layout_match import MATCH_FIELD
 from vgpuctl.specs.layout_params import FUNCTION_FIELDS, check_function_params, check_params
-from vgpuctl.specs.layout_tuning import TUNING_FIELDS, checked
+from vgpuctl.specs.layout_tuning import TUNE_SECTION, TUNING_FIELDS, checked
 from vgpuctl.specs.telemetry import TELEMETRY
 from vgpuctl.specs.value import Value
 
 LAYOUT_VARIABLE = "vgpu"
 VERSION = 1
 
-_ADDRESS = re.compile(r"(?:([0-9a-f]{4}):)?([0-9a-f]{2}:[01][0-9a-f]\.[0-7])")
-_LONG_ADDRESS = re.compile(r"0000([0-9a-f]{4}:.*)")
-_UUID = re.compile(r"GPU-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.IGNORECASE)
-_PCI_ID = re.compile(r"[0-9a-f]{4}:[0-9a-f]{4}")
 _UNIT = re.compile(r"(?!-)[A-Za-z0-9:_.\\@-]+")
 _UNIT_ENDING = re.compile(r".+\.(?:service|socket|timer|target)")
 _COUNT = Whole(1, 256)
@@ -104,33 +101,7 @@ class WrittenGpu:
     gpu_clocks_mhz: tuple[int, int] | None = None
     ecc: bool | None = None
     compute_mode: ComputeMode | None = None
-
-
-def _parse_address(text: str, /, *, what: str) -> str:
-    address = text.lower()
-    match = _ADDRESS.fullmatch(_LONG_ADDRESS.sub(r"\1", address))
-    if match is None:
-        raise UsageError(f"{what} is {address!r}, not a PCI address", hint='write "0000:41:00.0"')
-    return f"{match[1] or '0000'}:{match[2]}"
-
-
-def _parse_uuid(text: str, /, *, what: str) -> str:
-    if not _UUID.fullmatch(text):
-        raise UsageError(f"{what} is {text!r}, not a GPU's UUID", hint="`vgpuctl list-gpus --json` shows them")
-    return "GPU-" + text[4:].lower()
-
-
-def _parse_board(text: str, /, *, what: str) -> str:
-    if not _PCI_ID.fullmatch(text.lower()) and not catalog.boards_named(text):
-        models = {one.name.partition(" ")[2].lower(): one.name.partition(" ")[2] for one in catalog.boards().values()}
-        near = [models[one] for one in difflib.get_close_matches(text.lower(), models, n=3)]
-        raise UsageError(
-            f"{what} is {text!r}, which no board of the catalogue is called",
-            hint=f"did you mean {' or '.join(near)}?"
-            if near
-            else "write a model such as A40 or H100, or vendor:device such as 10de:2235",
-        )
-    return text
+    tune: TuningBounds | None = None
 
 
 def parse_type(text: str, /, *, what: str) -> str:
@@ -167,7 +138,8 @@ def _gpu(values: dict[str, Any], entry: Value) -> GpuLayout:
     check_params(one.vgpu_params, (*one.types, *dict(one.shares)), keys)
     check_function_params(one.vf_params, one.pf_params, keys)
     tuning = TuningLayout(one.power_limit_mw, one.gpu_clocks_mhz, one.ecc, one.compute_mode)
-    return GpuLayout(one.match, _layout_of(one, keys), str(entry.origin), checked(tuning, keys))
+    bounds = one.tune or TuningBounds()
+    return GpuLayout(one.match, _layout_of(one, keys), str(entry.origin), checked(tuning, bounds, keys), bounds)
 
 
 def _written_gpu(gpu: GpuLayout) -> WrittenGpu:
@@ -178,7 +150,8 @@ def _written_gpu(gpu: GpuLayout) -> WrittenGpu:
         starts = {profile: tuple(start for name, start in placed if name == profile) for profile, _ in placed}
         given |= {"geometry": tuple(devices_of(layout.instances).items()), "placements": tuple(starts.items())}
     tuning = {one.name: getattr(gpu.tuning, one.name) for one in fields(gpu.tuning)}
-    return WrittenGpu(gpu.match, layout.kind, **given, **tuning)
+    tune = None if gpu.bounds == TuningBounds() else gpu.bounds
+    return WrittenGpu(gpu.match, layout.kind, **given, **tuning, tune=tune)
 
 
 def _layout_of(one: WrittenGpu, keys: Mapping[str, Value]) -> Layout:
@@ -284,29 +257,6 @@ def _layout(values: dict[str, Any], entry: Value) -> HostLayout:
     return layout
 
 
-MATCH = Table(
-    "match",
-    GpuMatch,
-    (
-        Field(
-            "address",
-            Text(_parse_address, hint='quote it: "0000:41:00.0" (YAML reads some addresses as numbers)'),
-            "PCI address; quote it, since YAML reads some addresses as numbers",
-            metavar="DOMAIN:BUS:DEVICE.FUNCTION",
-            example='"0000:41:00.0"',
-        ),
-        Field("uuid", Text(_parse_uuid), "UUID, as `list-gpus --json` shows it", metavar="UUID", example="GPU-…"),
-        Field(
-            "board",
-            Text(_parse_board),
-            "Model as people call it (A40, H100, RTX PRO 6000), or VENDOR:DEVICE (10de:2235)",
-            metavar="MODEL",
-            example="A40",
-        ),
-    ),
-    exactly_one=True,
-)
-MATCH_FIELD = Field("match", MATCH, "GPUs of the entry", is_required=True, words={"all": GpuMatch()})
 GPU = Table(
     "vgpu.gpus",
     WrittenGpu,
@@ -393,7 +343,7 @@ GPU = Table(
         *FUNCTION_FIELDS,
         *TUNING_FIELDS,
     ),
-    (Section("scheduler", "The vGPU scheduler"),),
+    (Section("scheduler", "The vGPU scheduler"), TUNE_SECTION),
     kinds_by="kind",
     make=_gpu,
     unmake=_written_gpu,

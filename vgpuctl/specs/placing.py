@@ -4,7 +4,7 @@
 from vgpuctl.model.constraints import LABEL_PART
 from vgpuctl.model.host_constraints import GpuConstraints, HostConstraints
 from vgpuctl.specs.field import Field, Named, Number, Section, Table, Text, Whole, text_like
-from vgpuctl.specs.layout import MATCH_FIELD
+from vgpuctl.specs.layout_match import MATCH_FIELD
 from vgpuctl.specs.vm import VM
 
 PLACING_VARIABLE = "vgpu_placing"

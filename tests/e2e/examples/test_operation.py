@@ -34,7 +34,9 @@ def keep_history(stage: Stage) -> None:
 
 
 SCENES: dict[str, Scene] = {
-    "controller": scene(Run("watching the hosts", is_stopped=True), Run("")),
+    "controller": scene(
+        Run("watching the hosts", is_stopped=True), Run(""), Run("watching the hosts", is_stopped=True)
+    ),
     "list-controllers": scene(Run(""), Run("[")),
     "support-bundle": scene(Run("bundle.tar.gz"), Run("anonymous.tar.gz")),
     "repair": scene(Run(""), Run("")),

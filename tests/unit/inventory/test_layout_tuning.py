@@ -9,7 +9,7 @@ import yaml
 from vgpuctl.agent.wire.tuning import UNLOCKED
 from vgpuctl.errors import InventoryError
 from vgpuctl.inventory import load_inventory
-from vgpuctl.model.layout import DEFAULT_POWER, ComputeMode, HostLayout, TuningLayout
+from vgpuctl.model.layout import DEFAULT_POWER, ComputeMode, HostLayout, TuningBounds, TuningLayout
 from vgpuctl.specs.layout import GPU
 from vgpuctl.specs.writing import write_entry
 
@@ -97,6 +97,7 @@ def test_a_wrong_value_is_refused_with_its_line(name: str, tmp_path: Path) -> No
         ("kind: passthrough", "gpu_clocks_mhz: 1500", "vgpu and mig and mig-vgpu and off and host"),
         ("kind: vf, count: 4", "ecc: true", "passthrough and vgpu and mig and mig-vgpu and off and host"),
         ("kind: mig, geometry: {}", "compute_mode: prohibited", "vgpu and off and host"),
+        ("kind: off", "tune: {power_limit_w: 200-300}", "vgpu and mig-vgpu"),
     ],
 )
 def test_a_kind_whose_driver_does_not_keep_a_setting_refuses_it(
@@ -116,3 +117,43 @@ def test_a_gpu_for_containers_has_every_setting_but_no_compute_mode_beside_mig(t
     with pytest.raises(InventoryError) as refused:
         read(again, "\n    ".join(["kind: host", "geometry: {1g.5gb: 2}", keys[-1]]))
     assert "contradicts geometry" in refused.value.message and "host_vars/h1.yml:7" in refused.value.message
+
+
+BOUNDS = {"200-300": (200_000, 300_000), "' 200.5 - 300 '": (200_500, 300_000), "1-5000": (1000, 5_000_000)}
+
+
+@pytest.mark.parametrize("text", BOUNDS)
+def test_bounds_for_a_controller_are_read_and_written(text: str, tmp_path: Path) -> None:
+    (gpu,) = read(tmp_path, f"kind: vgpu\n    tune: {{power_limit_w: {text}}}").gpus
+    assert (gpu.tuning, gpu.bounds) == (TuningLayout(), TuningBounds(BOUNDS[text]))
+    again = tmp_path / "again"
+    again.mkdir()
+    written = yaml.safe_dump({key: one for key, one in write_entry(GPU, gpu).items() if key != "match"})
+    assert read(again, written.replace("\n", "\n    ")).gpus == (gpu,)
+
+
+REFUSED_BOUNDS: dict[str, tuple[str, str]] = {
+    "one-limit": ("tune: {power_limit_w: 250}", "200-300"),
+    "unit": ("tune: {power_limit_w: 200-300 W}", "without a unit"),
+    "upside-down": ("tune: {power_limit_w: 300-200}", "whose first limit is not below the second"),
+    "no-width": ("tune: {power_limit_w: 250-250}", "whose first limit is not below the second"),
+    "zero": ("tune: {power_limit_w: 0-300}", "a power limit is 1 to 5000 W"),
+    "milliwatts": ("tune: {power_limit_w: 20000-30000}", "a power limit is 1 to 5000 W"),
+    "nan": ("tune: {power_limit_w: .nan}", "200-300"),
+    "nan-in-text": ("tune: {power_limit_w: nan-300}", "not two power limits"),
+    "default": ("tune: {power_limit_w: default}", "not two power limits"),
+    "list": ("tune: {power_limit_w: [200, 300]}", "200-300"),
+    "nothing": ("tune: {}", "power_limit_w"),
+    "no-mapping": ("tune: 200-300", "tune"),
+    "another-setting": ("tune: {ecc: true}", "ecc"),
+    "declared-too": ("power_limit_w: 250\n    tune: {power_limit_w: 200-300}", "contradicts power_limit_w"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED_BOUNDS)
+def test_wrong_bounds_for_a_controller_are_refused_with_their_line(name: str, tmp_path: Path) -> None:
+    keys, told = REFUSED_BOUNDS[name]
+    with pytest.raises(InventoryError) as refused:
+        read(tmp_path, f"kind: vgpu\n    {keys}")
+    assert refused.value.message.startswith(f"{tmp_path}/host_vars/h1.yml:{keys.count(chr(10)) + 6}: ")
+    assert told in f"{refused.value.message} {refused.value.hint}"

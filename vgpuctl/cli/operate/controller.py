@@ -50,6 +50,22 @@ _JSON: "JsonOutput[Sequence[Served]]" = JsonOutput()
     metavar="FROM-TO",
     help="With --defrag, begin moves in this time of the day only, in UTC: 22:00-06:00.  [default: always]",
 )
+@click.option(
+    "--tune",
+    "kinds",
+    metavar="KINDS",
+    help="Try advice of these kinds, one change at a time: power-limit,rebalance (docs/advice.md).  [default: none]",
+)
+@click.option(
+    "--tune-watch",
+    "watch_s",
+    type=SecondsRange(600, 86_400),
+    default=1800.0,
+    show_default=True,
+    help="With --tune, seconds for which a change is watched before it is kept.",
+)
+@options.history
+@options.prometheus
 @options.many_hosts
 @options.as_json
 def command(
@@ -59,6 +75,8 @@ def command(
     makes_room: bool,
     moves_per_hour: int,
     window: str | None,
+    kinds: str | None,
+    watch_s: float,
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -73,12 +91,18 @@ def command(
     SIGTERM and Ctrl-C end it after the VM in progress.
 
     With --defrag a round may move one VM, live only, and none while another run moves a VM.
+
+    With --tune it tries what `vgpuctl advise` recommends, and compares the VMs that it touches with what they were
+    before. A change that made one worse, or of which that is not known, is rolled back.
     """
     from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_window
+    from vgpuctl.scheduler.advice.tunable import parse_kinds
     from vgpuctl.usecases.operate.controller import run, run_once
     from vgpuctl.usecases.operate.defrag_for_queue import QueueDefrag
+    from vgpuctl.usecases.telemetry.tune import Tuner
 
+    tuner = Tuner(() if kinds is None else parse_kinds(kinds), watch_s)
     room = QueueDefrag(moves_per_hour, parse_window(window or "00:00-24:00", what="--defrag-window"))
 
     def tell(served: Sequence["Served"]) -> None:
@@ -88,7 +112,9 @@ def command(
 
     with services(**where) as opened:
         if once:
-            served = run_once(opened, shutdown_timeout_s=shutdown_timeout_s, room=room if makes_room else None)
+            served = run_once(
+                opened, shutdown_timeout_s=shutdown_timeout_s, room=room if makes_room else None, tune=tuner.round
+            )
             if as_json:
                 _JSON.print(served)
             else:
@@ -104,5 +130,6 @@ def command(
             shutdown_timeout_s=shutdown_timeout_s,
             tell=tell,
             room=room if makes_room else None,
+            tune=tuner.round,
         )
         say("stopped")

@@ -7,6 +7,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "controller": (
         Example("controller", "until interrupted"),
         Example("controller --once", "one round"),
+        Example("controller --tune power-limit,rebalance", "tries advice, and rolls back what makes VMs worse"),
     ),
     "list-controllers": (
         Example("list-controllers", "who watches which hosts"),

@@ -13,6 +13,7 @@ from vgpuctl.model.plural import counted
 if TYPE_CHECKING:
     from vgpuctl.scheduler.advice.advice import Advice
     from vgpuctl.usecases.telemetry.advise import Advised
+    from vgpuctl.usecases.telemetry.tuning_advice import ShownTrial
 
 
 class JsonDiff(TypedDict):
@@ -74,7 +75,9 @@ def _show(found: "Advised") -> None:
         print_line(f"  {finding.text}")
         print_line(f"  next: {FAULTS[finding.fault].remedy}")
     for one in found.recommendations:
-        _show_advice(one)
+        _show_advice(one, found.tuning.get(one.id))
+    for trial in found.trials:
+        _show_trial(trial)
     if not found.recommendations:
         print_line("no recommendation")
     say(
@@ -83,7 +86,19 @@ def _show(found: "Advised") -> None:
     )
 
 
-def _show_advice(one: "Advice") -> None:
+def _show_trial(one: "ShownTrial") -> None:
+    from vgpuctl.model.times import format_time
+
+    until = "" if one.ends_at is None else f", watched until {format_time(one.ends_at)} UTC"
+    print_line(f"{one.advice} is in trial on {one.host} since {format_time(one.begun_at)} UTC ({one.state}{until})")
+    for name, value in one.after.items():
+        print_line(f"  {name}: {one.before.get(name, '')} → {value}")
+    print_line(f"  VMs: {', '.join(one.vms)}")
+    if one.why:
+        print_line(f"  {one.why}")
+
+
+def _show_advice(one: "Advice", tuning: str | None) -> None:
     print_line(f"{one.id}: {one.text}")
     for line in one.diff:
         print_line(f"  {line}")
@@ -92,3 +107,5 @@ def _show_advice(one: "Advice") -> None:
     print_line(f"  confidence: {one.confidence}, from {one.measured_hours:.1f} measured hours")
     for line in one.commands:
         print_line(f"  $ {line}")
+    if tuning is not None:
+        print_line(f"  controller: {tuning}")

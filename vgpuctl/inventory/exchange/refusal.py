@@ -4,7 +4,7 @@
 from collections.abc import Sequence
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.layout import HostLayout
+from vgpuctl.model.layout import HostLayout, TuningBounds
 
 
 class Left:
@@ -40,4 +40,5 @@ def host_reasons(layout: HostLayout, tool: str) -> list[str]:
     names = ("kernel_arguments", "stop_services", "hugepages", "uplinks", "network", "telemetry", "fabric")
     found = [name for name in names if getattr(layout, name)]
     found += dict.fromkeys(name for entry in layout.gpus for name in entry.tuning.keys)
+    found += ["tune"] if any(entry.bounds != TuningBounds() for entry in layout.gpus) else []
     return [f"{name}: {tool} has no place for it" for name in found]

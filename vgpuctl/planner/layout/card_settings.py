@@ -17,7 +17,7 @@ from vgpuctl.agent.wire.tuning import (
     clocks_in_words,
     watts,
 )
-from vgpuctl.model.layout import DEFAULT_POWER, ComputeMode, LayoutKind, TuningLayout
+from vgpuctl.model.layout import DEFAULT_POWER, ComputeMode, LayoutKind, TuningBounds, TuningLayout
 from vgpuctl.planner.layout.driver import is_on_vendor_driver
 from vgpuctl.planner.layout.result import Phase
 from vgpuctl.planner.layout.work import GpuWork
@@ -45,6 +45,32 @@ def ensure(work: GpuWork, declared: TuningLayout) -> None:
         _ensure_ecc(work, tuning, enabled=declared.ecc)
     if declared.compute_mode is not None:
         _ensure_compute_mode(work, tuning, declared.compute_mode)
+
+
+def check_bounds(work: GpuWork, bounds: TuningBounds) -> None:
+    """Refuse bounds for a controller that the board does not take, or that its present setting is outside of.
+
+    They ask for no step: a setting that a layout leaves to a controller is as declared wherever it is in its bounds.
+    """
+    if bounds.power_limit_mw is None:
+        return
+    if not work.is_nvidia:
+        work.block("wrong-vendor", f"{work.name} has no power limit to tune: only NVML sets it", remedy="leave it out")
+        return
+    tuning = work.gpu.tuning
+    if tuning is None or _is_unknown(work, "power limit", tuning.why_unread("power_limit_mw")):
+        return
+    (lowest, highest), found = bounds.power_limit_mw, tuning.power_limit_mw
+    if found is None:
+        _block_missing(work, "power-limit", "no-power-limit", f"{watts(lowest)} to {watts(highest)}")
+        return
+    refusals = [one for one in map(tuning.refuse_power_limit, bounds.power_limit_mw) if one is not None]
+    if refusals:
+        reason = f"{work.name} at {work.address}: tune.power_limit_w: {refusals[0]}"
+        work.block("power-limit-refused", reason, remedy="declare bounds that it takes")
+    elif (refusal := bounds.refuse_present(found)) is not None:
+        remedy = "declare bounds with that limit in them, or set another one first with power_limit_w"
+        work.block("power-limit-refused", f"{work.name} at {work.address}: {refusal}", remedy=remedy)
 
 
 def boot_steps(address: str, declared: TuningLayout) -> Iterator[Step]:

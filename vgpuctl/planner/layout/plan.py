@@ -134,6 +134,7 @@ def _plan_gpu(
         return work
     _KINDS[work.entry.layout.kind](work, work.entry.layout)
     card_settings.ensure(work, work.entry.tuning)
+    card_settings.check_bounds(work, work.entry.bounds)
     return work
 
 

@@ -33,6 +33,7 @@ class AdviceKind(enum.StrEnum):
     REBALANCE = "rebalance", "VMs of a GPU want more time than it has; one of them fits on a calmer GPU."
     SIZE_MODE = "size-mode", "VMs wait because the vGPUs of a GPU must have one size; mixed-size mode admits them."
     IDLE_CARD = "idle-card", "A VM holds a whole card and does not use it."
+    POWER_LIMIT = "power-limit", "A GPU draws all the power that its limit allows; a higher limit lets its VMs go on."
 
 
 class Confidence(enum.StrEnum):

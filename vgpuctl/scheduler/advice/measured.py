@@ -23,6 +23,9 @@ UTILIZATION, STEAL, SHARE, FRAMEBUFFER = (
 )
 """Measures of a vGPU in the kept history (agent/wire/measures.py)."""
 
+POWER = "power_watts"
+"""A measure of a GPU there."""
+
 
 class Point(NamedTuple):
     """One step of a series. at: its begin, seconds since the epoch. minutes: of the step that have a value."""
@@ -94,7 +97,7 @@ class MeasuredVgpu:
 class MeasuredFleet:
     """now: seconds since the epoch, UTC. vms: by UUID. waiting: requests in the queue, the oldest first.
 
-    waited_s: of each of them.
+    waited_s: of each of them. power: minutes of the power draw in watts, by host and GPU.
     """
 
     now: float
@@ -104,6 +107,7 @@ class MeasuredFleet:
     vgpus: tuple[MeasuredVgpu, ...] = ()
     waiting: tuple[VmRequest, ...] = ()
     waited_s: tuple[float, ...] = ()
+    power: Mapping[tuple[str, str], Points] = field(default_factory=dict)
 
     @cached_property
     def by_gpu(self) -> dict[tuple[str, str], list[MeasuredVgpu]]:

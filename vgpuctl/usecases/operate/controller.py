@@ -3,8 +3,8 @@
 
 It watches the hosts that it has claimed (watch_hosts.py, division.py) and, in rounds, ends VMs whose declared time is
 over, deletes kept disks whose time is over, repairs what dead runs left, settles the nodes of clusters, answers VMs
-that take their neighbours' time of a GPU, and serves the queue (serve_queue.py). The store says what is to be done, and
-every step can be done again.
+that take their neighbours' time of a GPU, serves the queue (serve_queue.py), and tunes (telemetry/tune.py). The store
+says what is to be done, and every step can be done again.
 """
 
 import threading
@@ -31,6 +31,9 @@ from vgpuctl.usecases.vm.final_preemptions import finish_preemptions
 from vgpuctl.usecases.vm.preemption_notice import withdraw_dead_notices
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
 
+Tune = Callable[[Services], Sequence[Served]]
+"""A round of tuning (telemetry/tune.py)."""
+
 
 def run(
     services: Services,
@@ -40,6 +43,7 @@ def run(
     shutdown_timeout_s: float,
     tell: Callable[[Sequence[Served]], None],
     room: QueueDefrag | None = None,
+    tune: Tune | None = None,
 ) -> None:
     """Watch the hosts and work in rounds until `stop` is set. A round that fails is told and tried again.
 
@@ -51,7 +55,7 @@ def run(
     with watching(services, stop):
         while not stop.is_set():
             try:
-                tell(run_once(services, shutdown_timeout_s=shutdown_timeout_s, stop=stop, room=room))
+                tell(run_once(services, shutdown_timeout_s=shutdown_timeout_s, stop=stop, room=room, tune=tune))
             except StoreNotTheSame:
                 raise
             except VgpuctlError as error:
@@ -65,10 +69,11 @@ def run_once(
     shutdown_timeout_s: float,
     stop: threading.Event | None = None,
     room: QueueDefrag | None = None,
+    tune: Tune | None = None,
 ) -> Sequence[Served]:
     """One round: end what is over, repair what dead runs left, then start what fits, in the queue's order.
 
-    room: makes room for the first entry that waits for it, None to move no VM.
+    room: makes room for the first entry that waits for it, None to move no VM. tune: goes on with changes in trial.
     Raises StoreUnusable, StoreNotTheSame and StoreNotReconciled for a store that takes no change.
     """
     services.store.require_writable()
@@ -107,6 +112,8 @@ def run_once(
     if room is not None and without_room is not None and not (stop is not None and stop.is_set()):
         moved = room.move_one(services, without_room)
         done += [] if moved is None else [moved]
+    if tune is not None and not (stop is not None and stop.is_set()):
+        done += tune(services)
     return done
 
 

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """advise: what goes wrong, by which VM, and changes that are worth it, each with its proof."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from vgpuctl.errors import NotFound
 from vgpuctl.scheduler.advice import framebuffer_runs_out
 from vgpuctl.scheduler.advice.advice import Advice, MeasuredFault
 from vgpuctl.scheduler.advice.everything import advise_all, find_all
 from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, MeasuredFleet
+from vgpuctl.usecases.observed.tuning_record import Trial
 from vgpuctl.usecases.running.history import open_past
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.measured_fleet import REPLAYED, Windows, read_fleet_measured
+from vgpuctl.usecases.telemetry.tuning_advice import ShownTrial, TuningView, shown, tuning_of
 
 
 @dataclass(frozen=True)
@@ -18,6 +21,7 @@ class Advised:
     """findings: what goes wrong now. recommendations: by kind, host and GPU.
 
     measured: leases with readings, of all leases. hours: that were measured of the one that was measured longest.
+    trials: the changes that controllers have in trial. tuning: what a controller makes of a recommendation, by its id.
     """
 
     findings: tuple[MeasuredFault, ...]
@@ -25,6 +29,8 @@ class Advised:
     measured: int
     leases: int
     hours: float
+    trials: tuple[ShownTrial, ...] = ()
+    tuning: Mapping[str, str] = field(default_factory=dict)
 
 
 def advise(
@@ -41,12 +47,17 @@ def advise(
     if host is not None and host not in services.inventory.select(None):
         raise NotFound(f"the inventory has no host {host}", hint="see `vgpuctl list-hosts`")
     fleet = measured_fleet(services, since_s, replay_s)
+    with services.store.reading() as session:
+        view = TuningView.read(session)
+    advised = tuple(one for one in advise_all(fleet) if _concerns(one, tenant, host))
     return Advised(
         findings=tuple(one for one in find_all(fleet) if _concerns(one, tenant, host)),
-        recommendations=tuple(one for one in advise_all(fleet) if _concerns(one, tenant, host)),
+        recommendations=advised,
         measured=len(fleet.vgpus),
         leases=len(fleet.leases),
         hours=_hours(fleet),
+        trials=tuple(shown(one) for one in view.trials if _concerns(one, tenant, host)),
+        tuning=tuning_of(advised, fleet, view),
     )
 
 
@@ -59,12 +70,12 @@ def measured_fleet(services: Services, since_s: float, replay_s: float) -> Measu
                 opened.problem or "there is no history of readings",
                 hint="advice is given from measurements only: run `vgpuctl serve exporter`, or name --prometheus",
             )
-        return read_fleet_measured(services, opened.past, Windows(since_s, minutes))
+        return read_fleet_measured(services, opened.past, Windows(since_s, minutes, power=replay_s))
 
 
 def _hours(fleet: MeasuredFleet) -> float:
     return max((one.measured_hours for one in fleet.vgpus), default=0.0)
 
 
-def _concerns(one: Advice | MeasuredFault, tenant: str | None, host: str | None) -> bool:
+def _concerns(one: Advice | MeasuredFault | Trial, tenant: str | None, host: str | None) -> bool:
     return tenant in (None, one.tenant) and host in (None, one.host)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from vgpuctl.agent.wire.measures import VGPU
+from vgpuctl.agent.wire.measures import GPU, VGPU
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Backend
 from vgpuctl.model.numa import NO_FOOTPRINT
@@ -16,6 +16,7 @@ from vgpuctl.scheduler.advice.measured import (
     FRAMEBUFFER,
     HOUR_S,
     MINUTE_S,
+    POWER,
     SHARE,
     STEAL,
     UTILIZATION,
@@ -40,10 +41,14 @@ _LEAST_SHARE = 0.01
 
 @dataclass(frozen=True)
 class Windows:
-    """How far back series are read, in seconds; 0 reads none. hours: steps of an hour. minutes: by measure."""
+    """How far back series are read, in seconds; 0 reads none. hours: steps of an hour. minutes: by measure.
+
+    power: minutes of the GPUs' power draw.
+    """
 
     hours: float
     minutes: Mapping[str, float]
+    power: float = 0.0
 
 
 def read_fleet_measured(services: Services, past: Past, windows: Windows) -> MeasuredFleet:
@@ -78,7 +83,16 @@ def read_fleet_measured(services: Services, past: Past, windows: Windows) -> Mea
         vgpus=tuple(read_vgpus(past, leases, now, windows)),
         waiting=tuple(with_networks(services, request) for request, _ in queue),
         waited_s=tuple(waited for _, waited in queue),
+        power=_power(past, now, windows.power) if windows.power else {},
     )
+
+
+def _power(past: Past, now: float, window_s: float) -> dict[tuple[str, str], Points]:
+    found = past.series(GPU, POWER, since=now - window_s, until=now + MINUTE_S)
+    return {
+        (subject.host, subject.gpu): tuple(Point(one.at, one.mean, one.low, one.high, one.minutes) for one in samples)
+        for subject, samples in found.items()
+    }
 
 
 def read_vgpus(past: Past, leases: Sequence[Lease], now: float, windows: Windows) -> list[MeasuredVgpu]:

@@ -44,7 +44,7 @@ def plan_rebalance(
         if most is not None and len(taken) >= most:
             break
         places = {one.moved.place, (one.placement.host, one.placement.shares[0].gpu)}
-        step = None if places & touched else _step(services, one)
+        step = None if places & touched else step_of(services, one)
         if step is None:
             continue
         (made,) = rehearse(services, [step])
@@ -57,7 +57,7 @@ def plan_rebalance(
     return Rebalance(advice, steps, tuple(refused))
 
 
-def _step(services: Services, found: AdvisedMove) -> DefragStep | None:
+def step_of(services: Services, found: AdvisedMove) -> DefragStep | None:
     """The move as a step of a plan, None for a VM that is not there any more or cannot leave its host."""
     lease = found.moved.lease
     with services.store.reading() as session:

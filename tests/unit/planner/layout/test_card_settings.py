@@ -29,6 +29,7 @@ from vgpuctl.model.layout import (
     MigLayout,
     OffLayout,
     PassthroughLayout,
+    TuningBounds,
     TuningLayout,
     VgpuLayout,
 )
@@ -304,3 +305,55 @@ def test_each_gpu_of_an_entry_for_all_is_judged_by_its_own_bounds() -> None:
     planned = plan_host(layout, replace(facts, gpus=tuple(tuned(gpu) for gpu in facts.gpus)))
     assert [one.gpu for one in planned.steps] == [GPU]
     assert [(one.gpu, one.code) for one in planned.obstacles] == [("0000:43:00.0", "power-limit-refused")]
+
+
+def bounded(lowest_mw: int, highest_mw: int, tuning: GpuTuning | None = FOUND, board: str = A40) -> HostPlan:
+    """The plan of a layout that leaves the power limit to a controller."""
+    entry = GpuLayout(GpuMatch(), OffLayout(), "gpu1.yml:4", bounds=TuningBounds((lowest_mw, highest_mw)))
+    return plan_host(HostLayout((entry,)), facts_of(tuning, board=board))
+
+
+def test_a_limit_that_is_left_to_a_controller_is_as_declared_wherever_it_is_in_its_bounds() -> None:
+    for limit_mw in (200_000, 250_500, 300_000):
+        found = bounded(200_000, 300_000, replace(FOUND, power_limit_mw=limit_mw))
+        assert (found.steps, found.differences, found.obstacles) == ((), (), ())
+    layout = HostLayout((GpuLayout(GpuMatch(), OffLayout(), bounds=TuningBounds((200_000, 300_000))),))
+    facts = facts_of(FOUND)
+    assert [one for one in manifest_of(layout, facts).steps if isinstance(one.step, SetPowerLimit)] == []
+
+
+WRONG_BOUNDS: dict[str, tuple[HostPlan, str, str]] = {
+    "excludes-present": (
+        bounded(150_000, 250_000),
+        "power-limit-refused",
+        "its power limit is 300 W, outside of tune.power_limit_w, 150 W to 250 W",
+    ),
+    "above-present": (
+        bounded(280_000, 300_000, replace(FOUND, power_limit_mw=250_000)),
+        "power-limit-refused",
+        "its power limit is 250 W, outside of tune.power_limit_w, 280 W to 300 W",
+    ),
+    "beyond-board": (bounded(200_000, 400_000), "power-limit-refused", "400 W is outside what the board takes"),
+    "below-board": (bounded(50_000, 300_000), "power-limit-refused", "50 W is outside what the board takes"),
+    "no-limit": (
+        bounded(200_000, 300_000, replace(FOUND, power_limit_mw=None, power_limits_mw=None)),
+        "no-power-limit",
+        "has no power limit",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_BOUNDS)
+def test_bounds_that_the_card_is_outside_of_are_refused_with_both_values(name: str) -> None:
+    found, code, reason = WRONG_BOUNDS[name]
+    assert found.steps == ()
+    (obstacle,) = found.obstacles
+    assert (obstacle.code, obstacle.origin) == (code, "gpu1.yml:4")
+    assert reason in obstacle.reason
+
+
+def test_bounds_of_a_limit_that_cannot_be_read_are_unknown() -> None:
+    unread = replace(FOUND, unread=(UnreadSetting("power_limit_mw", "NVML: Unknown Error"),))
+    found = bounded(150_000, 200_000, unread)
+    assert (found.steps, found.obstacles) == ((), ())
+    assert "its power limit is declared and unknown: NVML: Unknown Error" in found.notes[0]

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The record of a host's trial: kept, read, and never taken for an empty one."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from vgpuctl.errors import StateError
+from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.promise import PromiseRow, PromiseVerdict
+from vgpuctl.scheduler.advice.advice import AdviceKind
+from vgpuctl.scheduler.advice.trial import Evidence, SeenVm
+from vgpuctl.store.store import Store, open_store
+from vgpuctl.usecases.observed.tuning_record import (
+    MoveChange,
+    PowerChange,
+    Trial,
+    Tried,
+    TuningRecord,
+    note_tuning,
+    read_every_tuning,
+    read_tuning,
+    save_tuning,
+)
+
+EVIDENCE = Evidence({"limit": "250 W"}, {"limit": "275 W"}, ("1",), 2.0)
+SEEN = SeenVm("acme/web", {PromiseRow.GPU_HELD: PromiseVerdict.KEPT}, 15, 0.0, frozenset({"ports"}))
+CHANGES = (
+    PowerChange("0000:41:00.0", 250_000, 275_000, "boot"),
+    MoveChange("1", "acme/web", "gpu1", "0000:41:00.0", "gpu2", "0000:81:00.0"),
+)
+
+
+def trial(change: PowerChange | MoveChange) -> Trial:
+    return Trial(
+        advice="power-limit-1",
+        kind=AdviceKind.POWER_LIMIT,
+        text="it drew its limit",
+        host="gpu1",
+        gpu="0000:41:00.0",
+        tenant=None,
+        change=change,
+        evidence=EVIDENCE,
+        watch_s=600.0,
+        begun_at=1.0,
+        before={"1": SEEN},
+    )
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{tmp_path}/store.db") as opened:
+        yield opened
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_trial_is_read_as_it_was_kept(store: Store, change: PowerChange | MoveChange) -> None:
+    record = TuningRecord(trial(change), (Tried("other", 1.0, "rolled back", EVIDENCE),), {"third": "no"})
+    with store.transaction() as session:
+        assert read_tuning(session, "gpu1") == TuningRecord()
+        save_tuning(session, "gpu1", record)
+    with store.reading() as session:
+        assert read_tuning(session, "gpu1") == record
+        assert read_every_tuning(session) == {"gpu1": record}
+    place = ("gpu2", "0000:81:00.0") if isinstance(change, MoveChange) else ("gpu1", "0000:41:00.0")
+    assert trial(change).places == (place,)
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"trial": 1}', '{"trial": {"state": "paused"}}', '{"tried": null}'])
+def test_a_record_that_cannot_be_read_is_not_an_empty_one(store: Store, content: str) -> None:
+    with store.transaction() as session:
+        session.save_host_record("gpu1", "tuning", content)
+    with store.reading() as session, pytest.raises(StateError) as refused:
+        read_every_tuning(session)
+    assert "gpu1: its record of what is tuned cannot be read" in refused.value.message
+
+
+def test_only_the_last_tries_and_reasons_are_kept() -> None:
+    record = TuningRecord(trial(CHANGES[0]))
+    for number in range(120):
+        record = record.with_tried(Tried(f"advice-{number}", 1.0, "worse", EVIDENCE))
+        record = record.with_told(f"advice-{number}", "no")
+    assert (len(record.tried), len(record.told), record.trial) == (50, 50, None)
+    assert record.tried_before("advice-119", EVIDENCE) is not None
+    assert record.tried_before("advice-0", EVIDENCE) is None
+    again = record.with_tried(Tried("advice-119", 2.0, "unknown", EVIDENCE)).with_told("advice-119", None)
+    assert [one.at for one in again.tried if one.advice == "advice-119"] == [2.0]
+    assert "advice-119" not in again.told
+
+
+def test_a_step_back_is_an_event_with_the_values_the_other_way_round(store: Store) -> None:
+    with store.transaction() as session:
+        for kind in (EventKind.TUNING_BEGUN, EventKind.TUNING_ROLLED_BACK, EventKind.TUNING_ENDED):
+            note_tuning(session, kind, trial(CHANGES[0]), "why", vms=["acme/web"])
+    with store.reading() as session:
+        begun, back, ended = session.events(None)
+    assert (begun.before, begun.after) == (EVIDENCE.before, EVIDENCE.after) == (back.after, back.before)
+    assert (dict(ended.before), dict(ended.after)) == ({}, {})
+    assert {one.subject for one in (begun, back, ended)} == {"gpu1 0000:41:00.0"}
+    assert back.evidence["vms"] == ["acme/web"] and back.evidence["gain"] == 2.0

@@ -1,0 +1,151 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The judgement of a change in trial: the VMs that it touches are compared with what was known before it.
+
+A change is kept only for what was looked at: a promise that was kept before and is not looked at now is no reason to
+keep the change.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from math import isclose
+
+from vgpuctl.model.promise import PromiseVerdict
+from vgpuctl.scheduler.advice.contention import FEWEST_MINUTES, LEAST_STEAL
+
+LEAST_MEASURED = 0.5
+"""Part of the minutes of the watch that must be measured, of a VM that was measured before."""
+
+NEW_GAIN = 2.0
+"""A gain that has grown by this factor is new evidence."""
+
+
+class TrialVerdict(StrEnum):
+    """The judgement. better-or-equal is not said: `kept` is that nothing that was looked at got worse."""
+
+    WAITS = "waits"
+    KEPT = "kept"
+    WORSE = "worse"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True)
+class SeenVm:
+    """One VM before or after a change.
+
+    rows: the worst verdict of each promise row. doubtful: rows that were seen broken once, which the next look
+    decides. minutes: measured minutes of its vGPUs on the watched GPUs; steal: the mean part of a GPU's time that it
+    lost in them, None where nobody tells.
+    """
+
+    name: str
+    rows: Mapping[str, PromiseVerdict] = field(default_factory=dict)
+    minutes: int = 0
+    steal: float | None = None
+    doubtful: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """verdict, and its reasons as sentences without an end."""
+
+    verdict: TrialVerdict
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def why(self) -> str:
+        """The reasons in one line."""
+        return "; ".join(self.reasons)
+
+
+@dataclass(frozen=True)
+class Watch:
+    """What is known at a look. gone: VMs that were stopped, moved or deleted since, which say nothing of the change.
+
+    new_findings: names of VMs that take their neighbours' time on a watched GPU, and did not before. minutes: length of
+    the watch so far. problem: why there are no readings. is_over: the watch has its full length. is_late: it is so long
+    over that a doubtful row is no reason to wait.
+    """
+
+    before: Mapping[str, SeenVm]
+    now: Mapping[str, SeenVm]
+    gone: Collection[str]
+    new_findings: Sequence[str]
+    minutes: float
+    problem: str | None = None
+    is_over: bool = False
+    is_late: bool = False
+
+
+def judge(watch: Watch) -> Judgement:
+    """Judge a change by the VMs that it touches, by UUID: worse as soon as one is; kept or unknown at the end."""
+    there = {uuid: one for uuid, one in watch.before.items() if uuid not in watch.gone}
+    nothing = SeenVm("")
+    worse = [f"{name} takes time of its neighbours, and did not before" for name in watch.new_findings]
+    unknown: list[str] = []
+    doubtful = False
+    for uuid, before in there.items():
+        now = watch.now.get(uuid, nothing)
+        doubtful |= any(before.rows.get(row) is PromiseVerdict.KEPT for row in now.doubtful)
+        kept = [row for row, verdict in before.rows.items() if verdict is PromiseVerdict.KEPT]
+        verdicts = {row: now.rows.get(row, PromiseVerdict.NOT_LOOKED_AT) for row in kept}
+        # A row such as `gpu-state` is there only where it is broken.
+        may_break = [row for row in now.rows if row in kept or row not in before.rows]
+        worse += [f"{before.name}: {row} is broken" for row in may_break if now.rows[row] is PromiseVerdict.BROKEN]
+        lost = [row for row in kept if verdicts[row] is PromiseVerdict.NOT_LOOKED_AT or row in now.doubtful]
+        unknown += [f"{before.name}: not known: {', '.join(lost)}"] if lost else []
+        worse += _lost_time(before, now)
+        unknown += _unmeasured(before, now, watch)
+    if worse:
+        return Judgement(TrialVerdict.WORSE, tuple(worse))
+    if not watch.is_over or (doubtful and not watch.is_late):
+        return Judgement(TrialVerdict.WAITS)
+    if not there:
+        unknown = ["none of its VMs is there any more"]
+    if unknown:
+        return Judgement(TrialVerdict.UNKNOWN, tuple(unknown))
+    return Judgement(
+        TrialVerdict.KEPT, tuple(f"{one.name}: {_in_words(one)}" for one in map(watch.now.__getitem__, there))
+    )
+
+
+def _lost_time(before: SeenVm, now: SeenVm) -> list[str]:
+    """The VM loses so much more of the GPU's time than before that it is a victim of contention."""
+    was, is_now = before.steal, now.steal
+    if was is None or is_now is None or now.minutes < FEWEST_MINUTES or is_now - was < LEAST_STEAL:
+        return []
+    return [f"{before.name}: loses {is_now:.0%} of the GPU's time to neighbours instead of {was:.0%}"]
+
+
+def _unmeasured(before: SeenVm, now: SeenVm, watch: Watch) -> list[str]:
+    needed = max(1.0, LEAST_MEASURED * watch.minutes)
+    if before.minutes == 0 or now.minutes >= needed:
+        return []
+    why = f": {watch.problem}" if watch.problem else ""
+    return [f"{before.name}: {now.minutes} minutes of readings since, {needed:.0f} are needed{why}"]
+
+
+def _in_words(one: SeenVm) -> str:
+    kept = sum(verdict is PromiseVerdict.KEPT for verdict in one.rows.values())
+    lost = "" if one.steal is None else f", {one.steal:.0%} of the GPU's time lost"
+    return f"{kept} promises kept, {one.minutes} minutes measured{lost}"
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What advice rests on. vms: UUIDs of the VMs on its GPUs. gain: as the replay says."""
+
+    before: Mapping[str, str]
+    after: Mapping[str, str]
+    vms: tuple[str, ...]
+    gain: float
+
+
+def is_same_evidence(old: Evidence, new: Evidence) -> bool:
+    """True if advice is about the same VMs and values, and its gain is not twice as large as it was.
+
+    Where places of VMs alone differ, as of a move to another GPU, the values do.
+    """
+    is_larger = new.gain >= NEW_GAIN * old.gain and not isclose(new.gain, old.gain)
+    same = (old.before, old.after, sorted(old.vms)) == (new.before, new.after, sorted(new.vms))
+    return same and not is_larger

@@ -1,0 +1,155 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The two ways in which a controller applies advice: the power limit of a GPU, and the live move of a VM.
+
+Each is found on its host, made, and rolled back. What is found decides, not what was ordered.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+
+from vgpuctl.agent.wire.facts import Gpu, HostFacts
+from vgpuctl.agent.wire.tuning import SetPowerLimit, watts
+from vgpuctl.agent.wire.vf_health import DRIVER
+from vgpuctl.errors import ConcurrentChange, StateError
+from vgpuctl.model.lease import without_leaving
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.scheduler.advice.power_limit import refuse_tuning
+from vgpuctl.sharing.declared import declared_of
+from vgpuctl.sharing.occupancy import gpu_at
+from vgpuctl.usecases.observed.capacities import declared_on
+from vgpuctl.usecases.observed.observations import read_facts
+from vgpuctl.usecases.observed.tuning_record import MoveChange, PowerChange, Trial
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, move_vm
+
+
+class WhereFound(StrEnum):
+    """Where a change is found: as before it, as after it, or elsewhere, because somebody else changed the same."""
+
+    BEFORE = "before"
+    AFTER = "after"
+    ELSEWHERE = "elsewhere"
+
+
+@dataclass(frozen=True)
+class FoundChange:
+    """What is there now. words: for the event. leave: why the controller leaves it as it is, where it is elsewhere.
+
+    is_booted: the host was booted, which says nothing of the change. withdrawn: why the change is not allowed any more
+    and is rolled back.
+    """
+
+    place: WhereFound
+    words: str
+    leave: str = ""
+    is_booted: bool = False
+    withdrawn: str = ""
+
+
+def find(services: Services, trial: Trial) -> FoundChange:
+    """Look at what a trial changes. Raises StateError where that cannot be told, and what reading a host raises."""
+    if isinstance(trial.change, MoveChange):
+        return _find_vm(services, trial.change)
+    return _find_limit(services, trial.host, trial.change)
+
+
+def make(services: Services, trial: Trial) -> None:
+    """Make the change. Raises what the host and a move raise."""
+    _set(services, trial, is_back=False)
+
+
+def roll_back(services: Services, trial: Trial) -> None:
+    """Bring what was changed back. Raises what the host and a move raise."""
+    _set(services, trial, is_back=True)
+
+
+def present_limit(services: Services, host: str, gpu: str) -> tuple[int, HostFacts]:
+    """The power limit of a GPU in milliwatts, just read. Raises StateError where it cannot be told."""
+    facts = read_facts(services, host)
+    return _limit_of(host, gpu, gpu_at(facts, gpu)), facts
+
+
+def _limit_of(host: str, address: str, gpu: Gpu | None) -> int:
+    if gpu is None or gpu.tuning is None or gpu.tuning.power_limit_mw is None:
+        raise StateError(f"{host}: the power limit of {address} is not known", hint=f"`vgpuctl inspect-host {host}`")
+    if (problem := gpu.tuning.why_unread("power_limit_mw")) is not None:
+        raise StateError(f"{host}: the power limit of {address} could not be read: {problem}")
+    return gpu.tuning.power_limit_mw
+
+
+def refuse_limit(services: Services, facts: HostFacts, host: str, gpu: str, limit_mw: int) -> str | None:
+    """Say why no controller may have the GPU at this power limit. Raises InventoryError."""
+    found = gpu_at(facts, gpu)
+    entry = None if found is None else declared_of(found, facts, declared_on(services, host)).entry
+    return refuse_tuning(entry, limit_mw)
+
+
+def _find_limit(services: Services, host: str, change: PowerChange) -> FoundChange:
+    facts = read_facts(services, host)
+    gpu = gpu_at(facts, change.gpu)
+    if gpu is None or (gpu.tuning is None and gpu.driver != DRIVER):
+        why = "the host does not show the GPU any more" if gpu is None else f"{gpu.driver or 'no driver'} has the GPU"
+        return FoundChange(WhereFound.ELSEWHERE, f"the power limit of {host} {change.gpu} is gone", leave=why)
+    limit_mw = _limit_of(host, change.gpu, gpu)
+    words = f"the power limit of {host} {change.gpu} is {watts(limit_mw)}"
+    entry = declared_of(gpu, facts, declared_on(services, host)).entry
+    if entry is not None and entry.tuning.power_limit_mw is not None:
+        return FoundChange(WhereFound.ELSEWHERE, words, leave=f"the layout declares it now ({entry.origin})")
+    if facts.boot_id != change.boot_id:
+        why = "the host was booted, which ends every limit that the layout does not declare"
+        return FoundChange(WhereFound.ELSEWHERE, words, leave=why, is_booted=True)
+    if limit_mw == change.before_mw:
+        return FoundChange(WhereFound.BEFORE, words)
+    if limit_mw != change.after_mw:
+        return FoundChange(
+            WhereFound.ELSEWHERE, words, leave=f"somebody else, or the driver, set it to {watts(limit_mw)}"
+        )
+    return FoundChange(WhereFound.AFTER, words, withdrawn=refuse_tuning(entry, limit_mw) or "")
+
+
+def _find_vm(services: Services, change: MoveChange) -> FoundChange:
+    vm, gpus = _vm_of(services, change)
+    if vm is None:
+        return FoundChange(WhereFound.ELSEWHERE, f"{change.vm} was deleted", leave="it was deleted")
+    if vm.live_target is not None:
+        raise ConcurrentChange(f"{vm.printed_name}: its move has not ended", hint="`vgpuctl repair` finishes it")
+    words = f"{vm.printed_name} is on {' '.join((vm.host, *gpus))}"
+    if vm.state is not VmState.RUNNING:
+        return FoundChange(WhereFound.ELSEWHERE, f"{vm.printed_name} is {vm.state}", leave=f"it is {vm.state}")
+    place = (vm.host, gpus)
+    if place == (change.to_host, (change.to_gpu,)):
+        return FoundChange(WhereFound.AFTER, words)
+    if place == (change.from_host, (change.from_gpu,)):
+        return FoundChange(WhereFound.BEFORE, words)
+    return FoundChange(WhereFound.ELSEWHERE, words, leave="somebody else moved it or changed its GPUs")
+
+
+def _vm_of(services: Services, change: MoveChange) -> tuple[Vm | None, tuple[str, ...]]:
+    with services.store.reading() as session:
+        vm = next((one for one in session.vms() if one.uuid == change.vm_uuid), None)
+        leases = without_leaving(session.leases(vm_uuid=change.vm_uuid))
+    return vm, tuple(one.share.gpu for one in sorted(leases, key=lambda one: one.index))
+
+
+def _set(services: Services, trial: Trial, *, is_back: bool) -> None:
+    change = trial.change
+    if isinstance(change, PowerChange):
+        limit_mw = change.before_mw if is_back else change.after_mw
+        # As apply-hosts does, so that only one of them is at work on the host.
+        with services.store.operation("tune", f"host/{trial.host}", trial.host, exclusive=True):
+            services.host(trial.host).agent.apply([SetPowerLimit(change.gpu, limit_mw)])
+        return
+    vm, _gpus = _vm_of(services, change)
+    if vm is None:
+        raise StateError(f"{change.vm} was deleted")
+    host, gpu = (change.from_host, change.from_gpu) if is_back else (change.to_host, change.to_gpu)
+    reason = f"controller: {'rolls back' if is_back else 'tries'} {trial.advice}"
+    move_vm(services, vm, MoveOptions(MoveWay.LIVE, reason=reason), to=host, gpus=[gpu])
+
+
+def hosts_of(trial: Trial) -> Iterator[str]:
+    """The hosts that a trial needs."""
+    yield trial.host
+    if isinstance(trial.change, MoveChange):
+        yield trial.change.to_host

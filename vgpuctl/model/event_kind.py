@@ -217,7 +217,8 @@ class EventKind(enum.StrEnum):
     )
     OVER_PROMISE_ANSWERED = (
         "over-promise-answered",
-        "A VM that takes time of a GPU which its neighbours were promised was limited, moved or stopped, or why not.",
+        "A VM that takes time of a GPU which its neighbours were promised was limited, moved or stopped, or why not; "
+        "or such a limit was undone.",
     )
     TUNING_BEGUN = (
         "tuning-begun",

@@ -67,16 +67,7 @@ def answered(operator: Operator) -> Iterator[Callable[[str, str], dict[str, Any]
     def answer(name: str, policy: str) -> dict[str, Any]:
         operator.does("set-quota", "acme", f"over-promise={policy}")
         lease = operator.json("show-vm", name, *ACME)["leases"][0]
-        with open_store(operator.database) as store, store.transaction() as session:
-            session.add_event(
-                EventKind.CONTENTION_OBSERVED,
-                f"acme/{name}",
-                "it takes time",
-                tenant="acme",
-                host=HOST,
-                after={"state": "begun"},
-                evidence={"gpu": lease["share"]["gpu"], "victims": ["acme/other"], "contention_ratio": 0.4},
-            )
+        _finding(operator, name, lease["share"]["gpu"], "begun")
         for _round in range(2):
             operator.does("controller", "--once")
         found = list(operator.json("list-events", "--kind", "over-promise-answered"))
@@ -88,6 +79,20 @@ def answered(operator: Operator) -> Iterator[Callable[[str, str], dict[str, Any]
 
     yield answer
     operator.does("set-quota", "acme", "over-promise=none")
+
+
+def _finding(operator: Operator, name: str, gpu: str, state: str) -> None:
+    """Write the event of a finding, as the process that keeps the history does."""
+    with open_store(operator.database) as store, store.transaction() as session:
+        session.add_event(
+            EventKind.CONTENTION_OBSERVED,
+            f"acme/{name}",
+            "it takes time",
+            tenant="acme",
+            host=HOST,
+            after={"state": state},
+            evidence={"gpu": gpu, "victims": ["acme/other"], "contention_ratio": 0.4},
+        )
 
 
 def test_where_nothing_can_be_limited_or_moved_the_answer_says_so(
@@ -212,6 +217,14 @@ def test_a_vm_over_its_promise_is_limited_where_its_driver_can_be_told(
     assert [one["subject"] for one in operator.json("list-events") if one["detail"] == why] == ["acme/web"]
     again = answered("web", "limit")
     assert again["after"]["outcome"] == "failed" and "20 ms already, no more than its neighbours" in again["detail"]
+    assert "undone" not in operator.does("controller", "--once").err, "the finding lasts"
+    _finding(operator, "web", _card(operator), "over")
+    operator.does("set-quota", "acme", "over-promise=none")
+    assert "undone: its VF has no time slice of its own again" in operator.does("controller", "--once").err
+    assert _params(operator) is None
+    last = operator.json("list-events", "--kind", "over-promise-answered")[-1]
+    assert (last["after"], last["evidence"]["gpu"]) == ({"policy": "limit", "outcome": "undone"}, _card(operator))
+    assert "undone" not in operator.does("controller", "--once").out
 
 
 def test_a_vm_over_its_promise_is_stopped_until_its_next_start(

@@ -60,6 +60,11 @@ def find(vgpus: Sequence[MeasuredVgpu], now: float) -> list[MeasuredFault]:
     return found
 
 
+def is_told(vgpu: MeasuredVgpu, now: float) -> bool:
+    """True if it is known what the vGPU loses now."""
+    return bool(_recent(vgpu, STEAL, now))
+
+
 def _recent(vgpu: MeasuredVgpu, measure: str, now: float) -> list[float]:
     """The minutes of the window; none where the newest is too old or they are too few."""
     points = [one for one in vgpu.of(measure) if now - WINDOW_S <= one.at <= now + MINUTE_S]

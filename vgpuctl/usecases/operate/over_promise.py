@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """controller: limit, move or stop a VM that takes time of a GPU which its neighbours were promised.
 
-Its tenant's policy says so. Each finding (scheduler/advice/contention.py) is answered once, with an event that has its
-evidence.
+Its tenant's policy decides. Each finding (scheduler/advice/contention.py) is answered once, with an event that has its
+evidence. A limit is undone when its finding is over, unless somebody changed the time slice meanwhile.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.sharing import StopFunction
 from vgpuctl.errors import ConcurrentChange, StateError, VgpuctlError
-from vgpuctl.model.event import Event, EventFilter
+from vgpuctl.model.event import Event, EventFilter, Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.over_promise import OverPromise, is_work_stopped, stopped_work
 from vgpuctl.model.qualified_name import split_name
-from vgpuctl.model.vgpu_params import VfParam, merge_params
+from vgpuctl.model.vgpu_params import VfParam, merge_params, split_params
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.sharing.function_time import shorter_slice
 from vgpuctl.sharing.kinds import takes_function
@@ -30,6 +32,16 @@ from vgpuctl.usecases.vm.resize_vm import NewSize, ResizeOptions, resize_vm
 _SINCE_S = 86_400.0
 """A finding that began longer ago was answered, or nobody was there to answer it: the next one counts."""
 _REASON = "it takes time of its GPU that its neighbours were promised"
+"""Also the mark of a limit, in the event of the resize: that one is written with the change itself."""
+
+_UNDO_REASON = "its neighbours do not lose time of their GPU any more"
+_UNDONE, _NOT_UNDONE = "undone", "not-undone"
+_UNDO_EVERY_S = 86_400.0
+"""Under a limit nobody can tell if the VM would take the time without it, so it is tried once a day at most."""
+
+_QUANTUM = VfParam.EXEC_QUANTUM_MS.value
+_FATES = (EventKind.VM_CREATED, EventKind.VM_RESTORED, EventKind.VM_DELETED)
+"""Events after which a VM of the same name is another one."""
 
 
 def answer_over_promise(services: Services) -> list[Served]:
@@ -47,7 +59,7 @@ def answer_over_promise(services: Services) -> list[Served]:
                 done.append(_answer(services, finding, policy))
         except ConcurrentChange:
             continue  # another controller is at it
-    return done
+    return done + _undo_limits(services)
 
 
 def _unanswered(session: Session, tenant: str) -> list[Event]:
@@ -55,9 +67,99 @@ def _unanswered(session: Session, tenant: str) -> list[Event]:
     kinds = (EventKind.CONTENTION_OBSERVED.value, EventKind.OVER_PROMISE_ANSWERED.value)
     last: dict[tuple[str, object], Event] = {}
     for one in session.events(None, EventFilter(kinds=kinds, tenant=tenant, since=session.now() - _SINCE_S)):
-        last[one.subject, one.evidence.get("gpu")] = one
+        if one.after.get("outcome") not in (_UNDONE, _NOT_UNDONE):
+            last[one.subject, one.evidence.get("gpu")] = one
     lasting = (one for one in last.values() if one.kind == EventKind.CONTENTION_OBSERVED)
     return [one for one in lasting if one.after.get("state") == "begun"]
+
+
+@dataclass(frozen=True)
+class LimitToUndo:
+    """Limits whose findings are over. over: the event of that. quantum: the time slice before, None for none."""
+
+    vm: Vm
+    over: Event
+    quantum: str | None
+
+
+def _undo_limits(services: Services) -> list[Served]:
+    """Give the time slices back that a limit shortened, where the finding is over. A failure is an event too."""
+    with services.store.reading() as session:
+        names = [one.vm.printed_name for one in _limits_to_undo(session)]
+    done = []
+    for name in names:
+        try:
+            with services.store.operation("over-promise", f"over-promise:{name}", exclusive=True):
+                with services.store.reading() as session:
+                    still = [one for one in _limits_to_undo(session) if one.vm.printed_name == name]
+                done += [_undo(services, one) for one in still]
+        except ConcurrentChange:
+            continue  # another controller is at it
+    return done
+
+
+def _limits_to_undo(session: Session) -> list[LimitToUndo]:
+    """The limits to undo now."""
+    vms = {one.printed_name: one for one in session.vms() if _QUANTUM in dict(one.request.vgpu_params)}
+    if not vms:
+        return []
+    kinds = (EventKind.CONTENTION_OBSERVED, EventKind.OVER_PROMISE_ANSWERED, EventKind.VM_RESIZED, *_FATES)
+    events = session.events(None, EventFilter(subjects=tuple(sorted(vms)), kinds=tuple(one.value for one in kinds)))
+    by_vm = groupby(sorted(events, key=lambda one: (one.subject, one.id)), key=lambda one: one.subject)
+    found = [limit_to_undo(vms[name], list(of_vm), session.now()) for name, of_vm in by_vm if name in vms]
+    return [one for one in found if one is not None]
+
+
+def limit_to_undo(vm: Vm, events: Sequence[Event], now: float) -> LimitToUndo | None:
+    """The limit of a VM by its events, the oldest first; None where it has none, or keeps it for now.
+
+    The last change of the time slice must be a limit: what somebody else set since is that one's wish.
+    """
+    limit: Event | None = None
+    quantum: str | None = None
+    findings: dict[object, Event] = {}
+    for one in events:
+        if one.kind in _FATES:
+            limit, findings = None, {}
+        elif one.kind == EventKind.CONTENTION_OBSERVED:
+            findings[one.evidence.get("gpu")] = one
+        elif one.kind == EventKind.VM_RESIZED and _quantum_of(one.before) != _quantum_of(one.after):
+            quantum = quantum if limit is not None else _quantum_of(one.before)
+            limit = one if one.detail == _REASON else None
+        elif one.after.get("outcome") in (_UNDONE, _NOT_UNDONE) and one.at > now - _UNDO_EVERY_S:
+            return None
+    if limit is None or _quantum_of(limit.after) != dict(vm.request.vgpu_params).get(_QUANTUM):
+        return None
+    over = [one for one in findings.values() if one.id > limit.id]
+    if not over or any(one.after.get("state") != "over" for one in findings.values()):
+        return None
+    return LimitToUndo(vm, max(over, key=lambda one: one.id), quantum)
+
+
+def _quantum_of(values: Values) -> str | None:
+    params = values.get("vgpu_params")
+    return dict(split_params(",".join(params))).get(_QUANTUM) if isinstance(params, list) else None
+
+
+def _undo(services: Services, limit: LimitToUndo) -> Served:
+    vm = limit.vm
+    others = tuple(one for one in vm.request.vgpu_params if one[0] != _QUANTUM)
+    before = others if limit.quantum is None else merge_params(others, ((_QUANTUM, limit.quantum),))
+    try:
+        resize_vm(services, vm, NewSize(vgpu_params=before), ResizeOptions(reason=_UNDO_REASON))
+        slice_now = "no time slice of its own" if limit.quantum is None else f"{_QUANTUM}={limit.quantum}"
+        outcome, words = _UNDONE, f"its VF has {slice_now} again: {_UNDO_REASON}"
+    except VgpuctlError as error:
+        outcome, words = _NOT_UNDONE, error.reason_of(vm.printed_name)
+    with services.store.transaction() as session:
+        session.add_vm_event(
+            EventKind.OVER_PROMISE_ANSWERED,
+            vm,
+            words,
+            after={"policy": str(OverPromise.LIMIT), "outcome": outcome},
+            evidence={**limit.over.evidence, "finding_event": limit.over.id},
+        )
+    return Served(vm.printed_name, f"{outcome}: {words}")
 
 
 def _answer(services: Services, finding: Event, policy: OverPromise) -> Served:
@@ -106,9 +208,9 @@ def _limit(services: Services, vm: Vm, finding: Event) -> tuple[str, str]:
     found = shorter_slice(*_vfs(services, vm, finding))
     if isinstance(found, str):
         raise StateError(f"{vm.printed_name} cannot be limited: {found}")
-    slower = merge_params(vm.request.vgpu_params, ((VfParam.EXEC_QUANTUM_MS.value, str(found)),))
+    slower = merge_params(vm.request.vgpu_params, ((_QUANTUM, str(found)),))
     resize_vm(services, vm, NewSize(vgpu_params=slower), ResizeOptions(reason=_REASON))
-    return "limited", f"its VF has {VfParam.EXEC_QUANTUM_MS}={found}"
+    return "limited", f"its VF has {_QUANTUM}={found}"
 
 
 def _move(services: Services, vm: Vm, _finding: Event) -> tuple[str, str]:
@@ -118,7 +220,7 @@ def _move(services: Services, vm: Vm, _finding: Event) -> tuple[str, str]:
 
 
 def _stop(services: Services, vm: Vm, finding: Event) -> tuple[str, str]:
-    """Stop the work of the VM's VFs of the GPU. The VM runs on without them until it is started again, and says so."""
+    """Stop the work of the VM's VFs of the GPU. The VM runs on without them until its next start, and reports it."""
     functions, _gpu = _vfs(services, vm, finding)
     with services.store.reading() as session:
         every = [one.share.function for one in session.leases(vm_uuid=vm.uuid)]

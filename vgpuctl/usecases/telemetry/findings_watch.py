@@ -2,7 +2,7 @@
 """Findings of the process that keeps the history: an event when one begins or ends, and metrics while it lasts."""
 
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgpuctl.model.event import EventFilter, Value
@@ -10,11 +10,12 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FaultId, remedy_of
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.over_promise import OverPromise
+from vgpuctl.model.qualified_name import split_name
 from vgpuctl.model.vm import printed_name
 from vgpuctl.scheduler.advice import contention, framebuffer_runs_out
 from vgpuctl.scheduler.advice.advice import MeasuredFault
 from vgpuctl.scheduler.advice.everything import find_all
-from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, SHARE, STEAL, UTILIZATION, MeasuredFleet
+from vgpuctl.scheduler.advice.measured import DAY_S, FRAMEBUFFER, SHARE, STEAL, UTILIZATION, MeasuredFleet, MeasuredVgpu
 from vgpuctl.store.store import Session, Store
 from vgpuctl.telemetry import own_metrics as own
 from vgpuctl.telemetry.exposition import Page
@@ -40,6 +41,10 @@ _KINDS = {
     FaultId.FRAMEBUFFER_RUNS_OUT: EventKind.FRAMEBUFFER_PREDICTED,
     FaultId.SHARE_STOLEN: EventKind.CONTENTION_OBSERVED,
 }
+_IS_TOLD = {FaultId.FRAMEBUFFER_RUNS_OUT: framebuffer_runs_out.is_told, FaultId.SHARE_STOLEN: contention.is_told}
+_LASTING_S = 30 * DAY_S
+"""How far back the events are asked for findings that last."""
+
 _BEGUN, _OVER = "begun", "over"
 _Key = tuple[str, ...]
 
@@ -52,9 +57,13 @@ class _Open:
 
 @dataclass
 class FindingsWatch:
-    """The findings, from look to look. A restart, or a second process, tells no finding a second time."""
+    """The findings, from look to look. A restart, or a second process, tells no finding a second time.
+
+    A process that begins asks the events for the findings that last, so that their end is told.
+    """
 
     _open: dict[_Key, _Open] = field(default_factory=dict)
+    _has_begun: bool = False
     _flat: set[_Key] = field(default_factory=set)
     """Framebuffers that are full and were never going to be: no finding."""
 
@@ -64,18 +73,22 @@ class FindingsWatch:
         Returns those to tell; of a VM whose tenant may take its neighbours' time, there is the event alone. A store
         that may only be read keeps no events.
         """
+        if not self._has_begun:
+            with store.reading() as session:
+                self._open = {one.key: _Open(one) for one in _lasting(session, now)}
+            self._has_begun = True
         vgpus = tuple(read_vgpus(past, leases, now, _WINDOWS))
         found = find_all(MeasuredFleet(now=now, leases=tuple(leases), vgpus=vgpus))
         full = [one for vgpu in vgpus if (one := framebuffer_runs_out.find_full(vgpu, now)) is not None]
         found += self._now_full(store, full, found)
-        untold = {(vgpu.lease.host, vgpu.vm) for vgpu in vgpus if not framebuffer_runs_out.is_told(vgpu, now)}
+        untold = _Untold(leases, vgpus, now)
         begun = [one for one in found if one.key not in self._open]
         self._open |= {one.key: _Open(one) for one in found}
         seen = {one.key for one in found}
         for key, kept in list(self._open.items()):
             if key in seen:
                 kept.missed = 0
-            elif not _is_untold(kept.finding, untold):
+            elif not untold.has(kept.finding):
                 kept.missed += 1
         over = [key for key, kept in self._open.items() if kept.missed >= _ENDS_AFTER]
         ended = [self._open.pop(key).finding for key in over]
@@ -125,10 +138,39 @@ def page_of(findings: Iterable[MeasuredFault]) -> Page:
     return Page([one for one in families if one.rows])
 
 
-def _is_untold(finding: MeasuredFault, untold: Collection[tuple[str, str]]) -> bool:
-    """True if a framebuffer's use is not known now, so nobody can say that the finding is over."""
-    is_framebuffer = finding.fault is FaultId.FRAMEBUFFER_RUNS_OUT
-    return is_framebuffer and (finding.host, printed_name(finding.tenant, finding.vm)) in untold
+class _Untold:
+    """The shares of which nobody can tell now what they lose, or how full their framebuffer is."""
+
+    def __init__(self, leases: Iterable[Lease], vgpus: Iterable[MeasuredVgpu], now: float) -> None:
+        measured = {one.lease.id: one for one in vgpus}
+        self._by_fault: dict[FaultId, set[tuple[str, str, str]]] = {
+            fault: {
+                (one.host, one.share.gpu, printed_name(one.tenant, one.vm_name))
+                for one in leases
+                if one.id not in measured or not is_told(measured[one.id], now)
+            }
+            for fault, is_told in _IS_TOLD.items()
+        }
+
+    def has(self, finding: MeasuredFault) -> bool:
+        """True if nobody can say that a finding is over, since a share that it goes by is not measured now."""
+        own = printed_name(finding.tenant, finding.vm)
+        goes_by = finding.victims if finding.fault is FaultId.SHARE_STOLEN else (own,)
+        return any((finding.host, finding.gpu, vm) in self._by_fault[finding.fault] for vm in goes_by)
+
+
+def _lasting(session: Session, now: float) -> list[MeasuredFault]:
+    """The findings that an earlier process told of, and that nobody has said to be over."""
+    kinds = tuple(one.value for one in _KINDS.values())
+    last: dict[_Key, tuple[MeasuredFault, Value]] = {}
+    for one in session.events(None, EventFilter(kinds=kinds, since=now - _LASTING_S)):
+        fault = next(fault for fault, kind in _KINDS.items() if kind == one.kind)
+        gpu, victims = one.evidence.get("gpu"), one.evidence.get("victims")
+        names = tuple(victims) if isinstance(victims, list) else ()
+        tenant, vm = split_name(one.subject)
+        finding = MeasuredFault(fault, one.host or "", str(gpu), tenant or "", vm, "", "", one.detail, names)
+        last[finding.key] = finding, one.after.get("state")
+    return [finding for finding, state in last.values() if state == _BEGUN]
 
 
 def _is_told(store: Store, one: MeasuredFault) -> bool:
@@ -144,7 +186,7 @@ def _last_state(session: Session, one: MeasuredFault) -> Value:
 
 
 def _policy(one: MeasuredFault, policies: Mapping[str, OverPromise]) -> OverPromise | None:
-    """What the tenant's policy says about a finding; None for a finding that it says nothing about."""
+    """The tenant's policy for a finding; None for a finding that no policy is about."""
     return policies.get(one.tenant, OverPromise.NOTIFY) if one.fault is FaultId.SHARE_STOLEN else None
 
 

@@ -190,12 +190,18 @@ def _closed(services: Services, leases: Sequence[Lease], facts: HostFacts | None
 
 
 def _params(services: Services, vm: Vm, leases: Sequence[Lease], facts: HostFacts | None) -> tuple[str | None, ...]:
-    """The parameters of each vGPU. The host is read again where it answers and any are declared: facts are older."""
+    """The parameters of each vGPU. A host that answers and has or should have any is read again."""
+    found = _params_by(facts, leases)
     if facts is not None and services.is_connected(vm.host):
         with contextlib.suppress(VgpuctlError):
             rules = rules_of(services, vm.host)
             is_declared = any(params_of(lease.share, facts, rules, vm.request.vgpu_params) for lease in leases)
-            facts = services.host(vm.host).agent.facts() if is_declared else facts
+            if is_declared or any(found):
+                found = _params_by(services.host(vm.host).agent.facts(), leases)
+    return found
+
+
+def _params_by(facts: HostFacts | None, leases: Sequence[Lease]) -> tuple[str | None, ...]:
     gpus = [None if facts is None else gpu_at(facts, lease.share.gpu) for lease in leases]
     return tuple(
         None if gpu is None else params_found(lease.share, gpu) for lease, gpu in zip(leases, gpus, strict=True)

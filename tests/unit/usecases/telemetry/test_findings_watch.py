@@ -97,6 +97,32 @@ def test_each_onset_and_each_end_is_one_event_over_restarts_and_processes(
     assert len(_events(store)) == 6
 
 
+def test_a_process_that_begins_tells_the_end_of_what_an_earlier_one_told(
+    store: Store, history: History, leases: list[Lease]
+) -> None:
+    _fill(history, leases, -20, 0)
+    FindingsWatch().look(store, history, NOW, leases)
+    _fill(history, leases, 0, 40, is_calm=True)
+    second = FindingsWatch()
+    for minute in (20, 25, 30, 35, 39):
+        second.look(store, history, NOW + 60 * minute, leases)
+    assert sorted(map(str, _states(store))) == ["begun", "begun", "over", "over"]
+
+
+def test_time_that_nobody_measures_is_not_given_back(store: Store, history: History, leases: list[Lease]) -> None:
+    noisy, _victim, leaks = leases
+    _fill(history, leases, -20, 0)
+    watch = FindingsWatch()
+    watch.look(store, history, NOW, leases)
+    _fill(history, [noisy, leaks], 0, 160, is_calm=True)
+    for minute in (20, 60, 100, 130, 140, 150, 155, 160):
+        watch.look(store, history, NOW + 60 * minute, leases)
+    assert ("acme/noisy", "contention-observed", "over") not in _events(store), "the victim was not measured"
+    for _look in range(5):
+        watch.look(store, history, NOW + 60 * 160, [noisy, leaks])
+    assert ("acme/noisy", "contention-observed", "over") in _events(store), "its only victim is gone"
+
+
 def test_what_a_tenants_policy_allows_is_an_event_and_no_metric(
     store: Store, history: History, leases: list[Lease]
 ) -> None:

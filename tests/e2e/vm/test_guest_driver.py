@@ -108,6 +108,8 @@ def test_mps_is_part_of_the_vm_and_a_share_that_it_cannot_divide_is_refused(
     try:
         assert made["vm"]["request"]["guest"]["mps"] == {"clients": 4, "threads_percent": 25, "memory_mib": 2048}
         assert "no change" in operator.does("create-vm", "mps", *wanted).err
+        shown = operator.does("show-vm", "mps", "--tenant", "acme").out
+        assert "MPS       in the guest: 4 clients of each GPU, 25% of the threads and 2 GiB each" in shown
         differs = operator.is_refused("create-vm", "mps", *base, "--mps", "2")
         assert "guest.mps: 4,threads=25%,memory=2GiB there, 2 wanted" in str(differs)
         checked = json.loads(operator.run("check-vm", "mps", "--tenant", "acme", "--json").out)

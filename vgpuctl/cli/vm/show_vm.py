@@ -16,6 +16,7 @@ from vgpuctl.cli.shown.partition_text import partition_text
 
 if TYPE_CHECKING:
     from vgpuctl.cli.lists.event_output import JsonEvent
+    from vgpuctl.model.disk import DataDisk, DiskRequest
     from vgpuctl.model.lease import Lease
     from vgpuctl.model.vm import Vm, VmRequest
     from vgpuctl.usecases.network.shown_interfaces import ShownInterface
@@ -122,7 +123,7 @@ def _print(shown: "ShownVm", *, now: float, with_xml: bool) -> None:
     memory = format_mib(vm.request.memory_mib) + pages
     print_line(f"size      {counted(vm.request.vcpus, 'vCPU')}, {memory}, firmware {vm.request.firmware}")
     _print_labels(vm.request)
-    for line in _virtual_hardware(vm.request):
+    for line in _declared_beside(vm.request):
         print_line(line)
     state = shown.domain_state or ("not known to libvirt" if shown.host_problem is None else shown.state)
     renamed = "" if shown.observation.name is None else f", renamed there to {shown.observation.name}"
@@ -187,8 +188,9 @@ def _node(shown: "ShownVm") -> str:
     return "" if shown.node_pool is None else f", node of pool {shown.node_pool} of cluster {shown.cluster}"
 
 
-def _virtual_hardware(request: "VmRequest") -> Iterator[str]:
-    """The lines of what a VM has beside a plain one: its system's profile, its disks, its display."""
+def _declared_beside(request: "VmRequest") -> Iterator[str]:
+    """The lines of what a VM has beside a plain one: its system's profile, disks, display, limits, guest software."""
+    from vgpuctl.model.plural import counted
     from vgpuctl.model.units import format_mib
 
     switches = (("Secure Boot", request.secure_boot), ("TPM", request.tpm))
@@ -197,15 +199,33 @@ def _virtual_hardware(request: "VmRequest") -> Iterator[str]:
         yield "system    " + ", ".join(part for part in parts if part)
     if request.disk is not None:
         base = "" if request.disk.base_image is None else f", image {request.disk.base_image}"
-        yield f"disk      {format_mib(request.disk.size_mib)}{base}"
+        yield f"disk      {format_mib(request.disk.size_mib)}{base}{_limits_of_disk(request.disk)}"
     for disk in request.data_disks:
         size = "" if disk.size_mib is None else f", {format_mib(disk.size_mib)}"
-        yield f"disk      {disk.name}{size}" + (", outlives the VM" if disk.keep else "")
+        yield f"disk      {disk.name}{size}{_limits_of_disk(disk)}" + (", outlives the VM" if disk.keep else "")
     if request.install is not None:
         yield f"medium    {request.install.iso}" + (", unattended" if request.install.unattended else "")
     display = request.display
     if display.has_picture:
         yield f"display   {display.kind}, adapter {display.video}, vGPU {display.vgpu or 'off'}"
+    cpu = [f"at most {request.cpu_limit}% of a CPU for each vCPU"] if request.cpu_limit is not None else []
+    cpu += [f"weight {request.cpu_weight}"] if request.cpu_weight is not None else []
+    if cpu:
+        yield f"CPU       {', '.join(cpu)}"
+    if request.bandwidth_mbps is not None:
+        yield f"bandwidth at most {request.bandwidth_mbps} Mbit/s of its first interface"
+    driver, mps = request.guest_driver, request.guest.mps
+    if driver.is_wanted():
+        yield f"driver    in the guest: {driver.source}" + ("" if driver.version is None else f", {driver.version}")
+    if mps is not None:
+        memory = "its part of the memory" if mps.memory_mib is None else format_mib(mps.memory_mib)
+        clients = f"{counted(mps.clients, 'client')} of each GPU"
+        yield f"MPS       in the guest: {clients}, {mps.threads}% of the threads and {memory} each"
+
+
+def _limits_of_disk(disk: "DiskRequest | DataDisk") -> str:
+    limits = (("IOPS", disk.iops), ("MB/s", disk.mbps))
+    return "".join(f", at most {most} {unit}" for unit, most in limits if most is not None)
 
 
 def _licence(shown: "ShownVm") -> str:

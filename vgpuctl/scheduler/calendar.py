@@ -86,6 +86,11 @@ def place_over(
     return place_together(_fleet_over(capacities, bookings, windows), requests)
 
 
+def emptied(capacities: Sequence[HostCapacity], bookings: Sequence[Booking]) -> Fleet:
+    """The fleet when every VM has ended and nothing is promised: what it refuses, it refuses at any time."""
+    return _fleet_over(capacities, bookings, ())
+
+
 def _fleet_over(capacities: Sequence[HostCapacity], bookings: Sequence[Booking], windows: Sequence[Window]) -> Fleet:
     there = {one.name: one for one in bookings if _is_in(one, windows)}
     leases = distinct([lease for one in there.values() for lease in leases_of(one)])

@@ -179,6 +179,9 @@ def test_what_containers_have_goes_to_no_vm_until_apply_hosts_takes_it_from_them
         checked = run(layouts, "check-hosts", "--limit", "sim-003")["sim-003"]
         assert [one["subject"] for one in checked["findings"] if one["check"] == "container-gpus"] == ["host"]
         layouts.declare(**LAYOUTS)
+        reserve = ("reserve", "later", *small[:2], "--gpu", "passthrough:A100", "--limit", "sim-003")
+        refused = operator.is_refused(*reserve, "--from", "2091-01-01", "--until", "2091-01-02")
+        assert "change `vgpu:` of sim-003" in refused["hint"], "no end of a VM frees it"
         folder.mkdir()
         kept = file.read_bytes()
         applied = run(layouts, "apply-hosts", "--limit", "sim-003")["sim-003"]

@@ -10,9 +10,12 @@ from hypothesis import strategies as st
 from tests.unit.emulated_gpu import EmulatedGpu
 from tests.unit.fleet_factory import emulated_a40, host, vm
 from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.model.layout import GpuLayout, GpuMatch, OwnLayout
 from vgpuctl.model.lease import Share
 from vgpuctl.model.placement import HostCapacity
-from vgpuctl.scheduler.calendar import Booking, first_start, first_windows, place_over
+from vgpuctl.scheduler.calendar import Booking, emptied, first_start, first_windows, place_over
+from vgpuctl.scheduler.explain import rejections_of
+from vgpuctl.scheduler.nearest import nearest_remedy
 
 NOW = 1000.0
 
@@ -54,6 +57,23 @@ def test_a_promise_for_later_lets_in_only_what_ends_before_it() -> None:
     assert long is not None
     assert open_end is not None
     assert (short.at, long.at, open_end.at) == (NOW, 3000.0, 3000.0)
+
+
+def test_an_emptied_fleet_refuses_what_it_refuses_at_any_time() -> None:
+    """A card that containers of the host have is no VM's, whatever ends; one that VMs fill is free again."""
+    full, own = emulated_a40(), emulated_a40("0000:51:00.0")
+    there = [running(full, "a", math.inf), running(full, "b", math.inf), promised(2000.0, math.inf, "0000:41:00.4")]
+    facts = host("gpu1", full, own)
+    layout = (GpuLayout(GpuMatch(address="0000:51:00.0"), OwnLayout(), origin="hosts.yml:7"),)
+    fleet = [replace(facts, declared=layout)]
+    assert place_over([vm("A40-48Q")], fleet, there, [(NOW, 5000.0)]) is None
+    assert emptied(fleet, there).place(vm("A40-48Q")) is not None
+    assert emptied(fleet, there).place(vm("2*A40-48Q")) is None
+    alone = [replace(host("gpu1", own), declared=layout)]
+    refused = rejections_of(emptied(alone, ()), vm("A40-8Q"))
+    assert [one.code for one in refused] == ["declared-otherwise"]
+    remedy = nearest_remedy(emptied(alone, ()), vm("A40-8Q"), refused) or ""
+    assert "change `vgpu:` of gpu1 at hosts.yml:7, then run `vgpuctl apply-hosts" in remedy
 
 
 @settings(max_examples=60, deadline=None)

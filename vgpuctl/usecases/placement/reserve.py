@@ -11,8 +11,9 @@ from vgpuctl.model.placement import HostCapacity, Placement
 from vgpuctl.model.reservation import Reservation
 from vgpuctl.model.times import format_time
 from vgpuctl.model.vm import VmRequest, check_name, printed_name
-from vgpuctl.scheduler.calendar import first_windows, place_over
-from vgpuctl.scheduler.explain import explain
+from vgpuctl.scheduler.calendar import Booking, emptied, first_windows, place_over
+from vgpuctl.scheduler.explain import explain, rejections_of
+from vgpuctl.scheduler.nearest import nearest_remedy
 from vgpuctl.scheduler.place import describe as describe_rejections
 from vgpuctl.scheduler.refusals import summarise
 from vgpuctl.usecases.found.known_profiles import refuse_unknown_gpus
@@ -64,7 +65,7 @@ def reserve(
         found = place_over([request], capacities, bookings, wanted.windows())
         if found is None:
             first = first_windows(request, capacities, bookings, wanted.windows())
-            raise _conflict(request, wanted, first, capacities)
+            raise _conflict(request, wanted, first, capacities, bookings)
         (placement,) = found
         made = replace(wanted, host=placement.host, shares=placement.shares)
         generation = next(one.generation for one in capacities if one.name == placement.host)
@@ -97,17 +98,25 @@ def _check_times(begin: float, end: float, every_s: float | None, *, now: float)
 
 
 def _conflict(
-    request: VmRequest, wanted: Reservation, first: float | None, capacities: Sequence[HostCapacity]
+    request: VmRequest,
+    wanted: Reservation,
+    first: float | None,
+    capacities: Sequence[HostCapacity],
+    bookings: Sequence[Booking],
 ) -> NoCapacity:
     """Say when it would fit, or else why it does not fit even where nothing is booked."""
     context: list[str] = []
     brief: list[str] | None = None
-    hint = "no time in the calendar is free for it; ask for less, or end VMs without a declared end"
     if first is not None:
         length = wanted.end - wanted.begin
         hint = f"the first time it would fit is from {format_time(first)} to {format_time(first + length)} UTC"
     else:
         answer = explain(request, capacities, [])
+        hint = "no time in the calendar is free for it; ask for less, or end VMs without a declared end"
+        empty = emptied(capacities, bookings)
+        if empty.place(request) is None:
+            answer = rejections_of(empty, request)
+            hint = nearest_remedy(empty, request, answer) or "run `vgpuctl list-gpus` to see what is there"
         if not isinstance(answer, Placement):
             context, brief = describe_rejections(answer, capacities), summarise(answer)
     message = f"{describe(wanted)} is not free for tenant {request.tenant}"

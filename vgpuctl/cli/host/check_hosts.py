@@ -30,6 +30,7 @@ _COLOURS = {"error": "red", "warning": "yellow", "note": "cyan"}
 class JsonCheckedHost(TypedDict):
     """A host against its layout. installs: files of the layout that differ.
 
+    has_drifted: null where no difference was found and a declared setting could not be read (`notes` of the plan).
     since_reboot: with --after-reboot. error: why it did not answer.
     """
 
@@ -107,9 +108,9 @@ def _object(result: "HostResult[CheckedHost]") -> JsonCheckedHost:
     checked = result.value
     return {
         "host": result.name,
-        "has_drifted": checked.has_drifted if checked else None,
+        "has_drifted": _has_drifted(checked) if checked else None,
         "is_healthy": checked.is_healthy if checked else None,
-        "plan": {**plan_object(checked.plan), "is_in_layout": checked.is_in_layout}
+        "plan": {**plan_object(checked.plan), "is_in_layout": checked.plan.unless_unread(checked.is_in_layout)}
         if checked and checked.plan
         else None,
         "installs": checked.installs if checked else None,
@@ -117,6 +118,12 @@ def _object(result: "HostResult[CheckedHost]") -> JsonCheckedHost:
         "findings": checked.findings if checked else None,
         "error": error_json(result.error),
     }
+
+
+def _has_drifted(checked: "CheckedHost") -> bool | None:
+    is_settled = not checked.has_drifted
+    known = is_settled if checked.plan is None else checked.plan.unless_unread(is_settled)
+    return None if known is None else not known
 
 
 def _print_hosts(found: "Sequence[HostResult[CheckedHost]]", *, diff: bool) -> None:
@@ -162,7 +169,7 @@ def _print_host(checked: "CheckedHost", *, diff: bool) -> None:
     for install in checked.installs:
         print_line(f"  host: {install}; `vgpuctl apply-hosts` installs it")
     for obstacle in plan.obstacles if plan else ():
-        print_line(f"  {obstacle.gpu or 'host'}: {obstacle.reason} [{obstacle.code}]")
+        print_line(f"  {obstacle}")
     for note in plan.notes if plan else ():
         print_line(f"  not read: {note}")
     if checked.since_reboot is not None:

@@ -87,9 +87,12 @@ class JsonPlannedStep(TypedDict):
 
 
 class JsonPlan(TypedDict):
-    """The way of a host to its layout. later: what can be planned only after these steps."""
+    """The way of a host to its layout. later: what can be planned only after these steps.
 
-    is_in_layout: bool
+    is_in_layout: null where nothing differs and a declared setting could not be read; notes: which ones.
+    """
+
+    is_in_layout: bool | None
     differences: Sequence[Difference]
     steps: list[JsonPlannedStep]
     undo: list[JsonStep]
@@ -99,7 +102,7 @@ class JsonPlan(TypedDict):
 
 
 class JsonWholePlan(JsonPlan):
-    """Everything that apply-hosts does on a host; is_in_layout: nothing is to be done, and nothing differs.
+    """Everything that apply-hosts does on a host; is_in_layout: also, nothing is to be done.
 
     installs: files that are written after the steps. restarts: services and VMs that an interrupted run stopped and
     that are started again.
@@ -136,7 +139,7 @@ def whole_plan_object(planned: "PlannedHost") -> JsonWholePlan:
 
     return {
         **plan_object(planned.plan),
-        "is_in_layout": planned.is_done,
+        "is_in_layout": planned.plan.unless_unread(planned.is_done),
         "later": planned.later,
         "installs": planned.installs,
         "restarts": restarts_in_words(planned.restarts),
@@ -146,7 +149,7 @@ def whole_plan_object(planned: "PlannedHost") -> JsonWholePlan:
 def plan_object(plan: HostPlan) -> JsonPlan:
     """A plan as --json has it."""
     return {
-        "is_in_layout": plan.is_in_layout,
+        "is_in_layout": plan.unless_unread(plan.is_in_layout),
         "differences": plan.differences,
         "steps": [
             {

@@ -116,6 +116,9 @@ class LayoutObstacle:
     remedy: str | None = None
     origin: str = ""
 
+    def __str__(self) -> str:
+        return f"{self.gpu or 'host'}: {self.reason} [{self.code}]"
+
     @property
     def follows_from_use(self) -> bool:
         """True if the GPU may be able to take its layout once it has no vGPUs and no users."""
@@ -152,9 +155,13 @@ class HostPlan:
         """True if nothing differs and nothing stands in the way."""
         return not self.differences and not self.obstacles
 
+    def unless_unread(self, answer: bool) -> bool | None:
+        """The answer whether all is as declared; None where it says yes and a declared setting could not be read."""
+        return None if answer and self.notes else answer
+
     @property
     def settled_in_words(self) -> str:
-        """What is said of a host without differences: nothing is as declared that could not be looked at."""
+        """The words for a host without differences: a setting that could not be read does not count as declared."""
         return settled_in_words(self.notes)
 
     @property
@@ -177,5 +184,5 @@ class HostPlan:
 
 
 def settled_in_words(unread: Sequence[str]) -> str:
-    """What is said of a host without differences, of which these settings could not be looked at."""
+    """The words for a host without differences. unread: the settings that could not be looked at."""
     return f"as declared, with {counted(len(unread), 'unread setting')}" if unread else "as declared"

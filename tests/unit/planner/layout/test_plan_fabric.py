@@ -136,6 +136,8 @@ def test_one_that_was_not_read_is_a_note() -> None:
     facts = replace(hgx(), fabric_manager=None, unread=(UnreadPart("fabric_manager", "EIO"),))
     plan = plan_host(SHARED, facts)
     assert plan.is_in_layout and plan.notes == ("Fabric Manager was not read: EIO",)
+    assert plan.unless_unread(plan.is_in_layout) is None and plan.unless_unread(False) is False
+    assert plan_host(SHARED, held(hgx(mode=1))).unless_unread(True) is True
 
 
 def test_a_boot_takes_the_same_steps() -> None:

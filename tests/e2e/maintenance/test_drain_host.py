@@ -248,4 +248,15 @@ def test_a_host_that_came_back_otherwise_takes_no_vm(operator: Operator, fleet: 
         assert operator.is_refused("uncordon-host", HOST)["exit_code"] == 4
     finally:
         lab.faults.clear(HOST, folder=fleet)
+    folder = operator.inventory if operator.inventory.is_dir() else operator.inventory.parent
+    variables = folder / "host_vars" / f"{HOST}.yml"
+    variables.parent.mkdir(exist_ok=True)
+    entries = ("{match: {board: A40}, kind: off}", "{match: {board: '10de:2235'}, kind: off}")
+    variables.write_text(f"vgpu: {{version: 1, gpus: [{', '.join(entries)}]}}")
+    try:
+        refused = operator.is_refused("uncordon-host", HOST)
+    finally:
+        variables.unlink()
+    assert [one for one in refused["context"] if "is meant by" in one], "no step is planned, and no difference"
+    assert f"`vgpuctl plan-hosts --limit {HOST}`" in refused["hint"]
     assert operator.json("uncordon-host", HOST)["changed"]

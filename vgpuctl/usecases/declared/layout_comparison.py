@@ -82,7 +82,7 @@ def compare_host(
 
     fleet: the values of all hosts that must be unique. boot: whether the layout is to be restored at boot.
     """
-    plan = _plan(services, name, layout, facts, fleet.obstacles_of(name, layout, facts))
+    plan = plan_as_read(services, name, layout, facts, fleet.obstacles_of(name, layout, facts))
     return compare_files(services, name, layout, facts, plan, fleet, plan.steps, boot=boot)
 
 
@@ -98,7 +98,8 @@ def compare_facts(services: Services, name: str, layout: HostLayout, facts: Host
 
     The content of OVN's certificate is not compared. Installed files that the reading has not count as a difference.
     """
-    plan = _plan(services, name, layout, facts, declared_values(services.inventory).obstacles_of(name, layout, None))
+    doubles = declared_values(services.inventory).obstacles_of(name, layout, None)
+    plan = plan_as_read(services, name, layout, facts, doubles)
     installs: list[PlannedInstall | str | None] = []
     if facts.installed is None:
         installs = [f"{BOOT_SUMMARY}: not looked at: {facts.why_unread('installed') or 'an older vgpuctl read it'}"]
@@ -112,9 +113,13 @@ def compare_facts(services: Services, name: str, layout: HostLayout, facts: Host
     return ComparedFacts(tuple(map(str, (*plan.differences, *plan.obstacles, *filter(None, installs)))), plan.notes)
 
 
-def _plan(
+def plan_as_read(
     services: Services, name: str, layout: HostLayout, facts: HostFacts, doubles: Sequence[LayoutObstacle]
 ) -> HostPlan:
+    """Plan a host by a reading of it, with all that is in the way by the store: leases, reservations and promises.
+
+    doubles: values of the host that another host of the fleet has too.
+    """
     with services.store.reading() as session:
         leases, reserved = session.leases(host=name), session.reservations_on(name)
         broken = broken_promises(session, layout, facts, leases)

@@ -10,8 +10,8 @@ from vgpuctl.model.plural import counted
 from vgpuctl.model.restriction import WHOLE_HOST, Restriction, RestrictionKind, restrictions_on
 from vgpuctl.model.vm import VmState
 from vgpuctl.model.volume import vm_uuid_of
-from vgpuctl.planner.layout.plan import plan_host
-from vgpuctl.usecases.declared.layout_records import shares_made
+from vgpuctl.usecases.declared.fleet_values import declared_values
+from vgpuctl.usecases.declared.layout_comparison import plan_as_read
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.found.garbage import GarbageKind
 from vgpuctl.usecases.image.volumes import has_volumes
@@ -68,17 +68,19 @@ def _verify(services: Services, host: str) -> None:
         raise error
     (capacity,) = seen.capacities
     found = [f"GPU {gpu.address}: {problem}" for gpu in capacity.facts.gpus for problem in gpu.problems]
-    layout = services.inventory.layout(host)
+    layout, hint = services.inventory.layout(host), f"run `vgpuctl apply-hosts --limit {host}`"
     if layout is not None:
-        with services.store.reading() as session:
-            leases = session.leases(host=host)
-        plan = plan_host(layout, capacity.facts, leases, shares_made(services, host, capacity.facts))
-        found += [str(one) for one in plan.differences]
+        doubles = declared_values(services.inventory).obstacles_of(host, layout, capacity.facts)
+        plan = plan_as_read(services, host, layout, capacity.facts, doubles)
+        found += map(str, (*plan.differences, *plan.obstacles))
+        hint = f"see what is in the way: `vgpuctl plan-hosts --limit {host}`" if plan.obstacles else hint
+        for note in plan.notes:
+            services.say(f"{host}: {note}")
     if found:
         raise StateError(
             f"{host} is not as it was before its maintenance: {counted(len(found), 'finding')}",
             context=found,
-            hint=f"run `vgpuctl apply-hosts --limit {host}`, or add --force to let it take VMs as it is",
+            hint=f"{hint}, or add --force to let it take VMs as it is",
         )
 
 

@@ -276,6 +276,31 @@ def test_a_wrong_file_is_refused_with_its_line_before_anything_is_done(tmp_path:
         assert caught.value.message.startswith(str(file))
 
 
+NEEDS = {
+    "a VM": ("vms: [{name: a, network: none}]", "no inventory given"),
+    "a network of libvirt": ("networks: {front: {cidr: 10.0.0.0/24}}", "no inventory given"),
+    "a network of OVN": ("networks: {front: {cidr: 10.0.0.0/24, backend: ovn}}", "this needs OVN"),
+}
+
+
+@pytest.mark.parametrize("case", NEEDS)
+def test_what_needs_hosts_or_ovn_is_refused_with_nothing_done_where_there_are_none(tmp_path: Path, case: str) -> None:
+    needs, said = NEEDS[case]
+    operator = Operator(
+        tmp_path, Path("unused"), f"sqlite:///{tmp_path}/store.db", without=("VGPUCTL_INVENTORY", "VGPUCTL_CONFIG")
+    )
+    file = tmp_path / "tenants.yml"
+    quotas = "version: 1\ntenant: red\nquotas: {vms: 1}\n"
+    file.write_text(f"{quotas}---\nversion: 1\ntenant: blue\nquotas: {{vms: 2}}\n{needs}\n")
+    refused = operator.is_refused("onboard", str(file))
+    assert said in refused["message"], refused
+    assert operator.json("list-tenants") == [], "also the first tenant of the file"
+    file.write_text(quotas)
+    assert operator.json("onboard", str(file))["changed"], "quotas need no host"
+    assert "no inventory given" in operator.is_refused("offboard-tenant", "red", "--yes")["message"]
+    assert [one["resource"] for one in operator.json("list-tenants")[0]["quotas"]] == ["vms"], "they are still there"
+
+
 def test_a_secret_that_others_can_read_is_refused(operator: Operator, folder: Path) -> None:
     (folder / "acme.tok").chmod(0o644)
     text = (folder / "acme.yml").read_text().replace("acme.tok", str(folder / "acme.tok"))

@@ -79,12 +79,14 @@ def command(
     from vgpuctl.cli.forms.services import services
     from vgpuctl.model.network import Backend
     from vgpuctl.specs.tenant import read_tenant_files
-    from vgpuctl.usecases.tenant.onboard import onboard
+    from vgpuctl.usecases.tenant.onboard import onboard, require_hosts
 
     results: list[tuple[str, list[ObjectOutcome]]] = []
     with services(rehearses=dry_run, **where) as opened:
         backend = Backend.OVN if opened.has_northbound else Backend.LIBVIRT
         tenants = read_tenant_files(file, default_backend=backend, secrets_from=secrets_from)
+        for one in tenants:
+            require_hosts(opened, one, prune=prune)
         try:
             for one in tenants:
                 results.append((one.tenant, []))

@@ -139,9 +139,14 @@ def refuse_overlap(network: Network, session: Session) -> None:
 def delete_network(services: Services, network: Network) -> None:
     """Delete a tenant's network. After an error, the same command continues.
 
-    Raises NetworkInUse while VMs have ports in it.
+    Raises, with nothing done, NetworkInUse while VMs have ports in it, UsageError without an inventory or a database
+    of OVN, and InventoryError for an inventory without its host.
     """
     tenant = network.request.tenant
+    if network.request.host is not None:
+        services.inventory.require(network.request.host)
+    elif not services.has_northbound:
+        services.require_northbound()
     with services.store.transaction() as session:
         names = {vm.uuid: vm.request.name for vm in session.vms(tenant=tenant)}
         ports = session.ports(network_id=network.id)

@@ -144,11 +144,13 @@ def offboard_tenant(
 
     Node pools go first, so that no node is made again; the work on the nodes is not waited for.
     The tenant's name stays in the store with its usage. deletes_disks: also the disks that are to outlive their VMs;
-    without it a tenant with such disks is refused by StateError, with nothing done.
+    without it a tenant with such disks is refused by StateError, with nothing done; so is a command without an
+    inventory, by UsageError.
     Raises PartialFailure when VMs are left or hosts did not answer, the first error of what else could not be deleted,
     StateError when something is left; the same command goes on from there.
     """
     with services.store.operation("offboard-tenant", f"tenant:{tenant}", tenant, exclusive=True):
+        services.hosts()
         found = belongings(services, tenant)
         kept_disks_of = [f"disk {disk.label} on {disk.host}" for disk in found.disks]
         kept_disks_of += [f"disks of the deleted VM {kept.request.name} on {kept.host}" for kept in found.deleted_vms]

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from vgpuctl.errors import NetworkDiffers, VgpuctlError, VmDiffers
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.network import NetworkState
+from vgpuctl.model.network import Backend, NetworkState
 from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.model.vpc import VpcSpec
@@ -39,8 +39,10 @@ from vgpuctl.usecases.node.declared_pools import (
     refuse_fixed,
     refuse_unusable,
 )
+from vgpuctl.usecases.observed.fences import is_host_fenced
 from vgpuctl.usecases.observed.observations import told_states
 from vgpuctl.usecases.operate.repair import repair_vm
+from vgpuctl.usecases.placement.usable_hosts import refuse_unknown_host
 from vgpuctl.usecases.running.operations import refuse_while_busy
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.tenant.create_tenant import create_tenant
@@ -69,8 +71,8 @@ def onboard(
     outcomes: gets one for each object, also of a run that raises. prune: remove what the file does not have. timeout_s:
     for guests that are removed to shut down.
     Raises VmDiffers, NetworkDiffers and, for node pools, StateError for objects that must be created again, before it
-    changes anything. Raises ConcurrentChange while another run onboards the tenant, and everything that creating a
-    network or a VM raises. After one of those, what was done stays done.
+    changes anything, and what `require_hosts` raises. Raises ConcurrentChange while another run onboards the tenant,
+    and everything that creating a network or a VM raises. After one of those, what was done stays done.
     """
     refuse_shared_disks(wanted.vms)
     with services.store.reading() as session:
@@ -80,6 +82,7 @@ def onboard(
         refuse_unknown_quotas(session, wanted.tenant, wanted.limits, wanted.guaranteed)
         refuse_unusable(services, session, wanted.node_pools)
     refuse_without_ovn(services, *wanted.objects)
+    require_hosts(services, wanted, prune=prune)
     with _advice(), services.store.operation("onboard", f"tenant:{wanted.tenant}", wanted.tenant, exclusive=True):
         _refuse_what_differs(services, wanted, outcomes)
         outcomes.extend(_tenancy(services, wanted, prune=prune))
@@ -91,6 +94,34 @@ def onboard(
         outcomes += [] if prune else _other_pools(services, wanted)
         outcomes += pruned
         outcomes += [*_prune_networks(services, wanted)] if prune else []
+
+
+def require_hosts(services: Services, wanted: TenantFile, *, prune: bool) -> None:
+    """Refuse a file that needs hosts or OVN, where the command lacks them. No host is asked.
+
+    Raises UsageError without an inventory, and for a network that is of no host of it; InventoryError; NoCapacity for a
+    VM that names another host.
+    """
+    with services.store.reading() as session:
+        vms = {vm.request.name: vm for vm in session.vms(tenant=wanted.tenant)}
+        there = {network.request.name: network for network in session.networks(tenant=wanted.tenant)}
+    for network in wanted.networks:
+        networks.complete_request(services, network)
+        if network.backend is Backend.OVN and network.name not in there and not services.has_northbound:
+            services.require_northbound()
+    unsettled = {name for name, vm in vms.items() if vm.state not in SETTLED}
+    made = [one for one in wanted.vms if one.name not in vms or one.name in unsettled]
+    names = services.hosts() if made or len(wanted.vms) > 1 else ()
+    for request in made:
+        refuse_unknown_host(services, request.host, names)
+    if prune:
+        named = {request.name for request in wanted.vms}
+        networks_named = {request.name for request in wanted.networks}
+        used = {vm.host for name, vm in vms.items() if name not in named}
+        used |= {one.request.host for name, one in there.items() if one.request.host and name not in networks_named}
+        for host in sorted(used):
+            if not is_host_fenced(services, host):
+                services.inventory.require(host)
 
 
 def _refuse_what_differs(services: Services, wanted: TenantFile, outcomes: list[ObjectOutcome]) -> None:

@@ -44,13 +44,16 @@ def delete_vm(
     matter. drain_s: the longest wait for the work on a node of a cluster (leave_cluster), by default its pool's.
     keep_s: seconds for which its disks are kept, so that `restore-vm` can make it again; None for not at all.
     It leaves the queue first, with those it was to be created with: no controller creates or starts it again.
-    Raises HostError or GuestError; what was done stays done, and the same command goes on from there. Raises
-    ConcurrentChange, with nothing done, while a controller serves its entry of the queue.
+    Raises HostError or GuestError; what was done stays done, and the same command goes on from there. Raises, with
+    nothing done, ConcurrentChange while a controller serves its entry of the queue, UsageError without an inventory,
+    and InventoryError for one without its host.
     """
     with operation(services, "delete-vm", vm):
         if keeps_disks:
             refuse_kept_below(services, vm)
         is_fenced = is_host_fenced(services, vm.host)
+        if not is_fenced:
+            services.inventory.require(vm.host)
         leave_cluster(services, vm, "its VM is deleted", 0 if is_fenced else drain_s)
         with services.store.transaction() as session:
             _leave_queue(session, vm)

@@ -78,7 +78,7 @@ def in_turns(services: Services, items: Sequence[Item], work: Callable[[Item, Tu
     error in the order of `items`, or KeyboardInterrupt.
     """
     forks = services.forks or _USUAL_FORKS
-    if services.rehearsal is not None or forks == 1 or len(items) == 1:
+    if services.rehearsal is not None or forks == 1 or len(items) < 2:
         for item in items:
             done.append(work(item, only_turn()))
         return

@@ -88,6 +88,49 @@ def test_more_and_fewer_gpus_and_none(tmp_path: Path) -> None:
     assert read_facts(host).cdi == CdiFacts()
 
 
+MODPROBE = """
+import os, pathlib, sys
+root = pathlib.Path(os.environ["VGPUCTL_ROOT"])
+if sys.argv[1:] == ["-u", "-c", "0"]:
+    sys.exit(1) if (root / "dev/no-uvm").exists() else (root / "dev/nvidia-uvm").touch()
+else:
+    with (root / "dev/asked").open("a") as asked:
+        print(*sys.argv[1:], file=asked)
+"""
+
+
+def test_nodes_that_nothing_has_used_yet_are_made_before_the_file_is_written(tmp_path: Path) -> None:
+    """As at a boot: nothing has computed yet, so the driver has no such node."""
+    host = make(tmp_path, GPUS)
+    take(host, SetContainerGpus((ONE,)))
+    host.place("/dev/nvidia-uvm").unlink()
+    add_program(host, "/usr/bin/nvidia-modprobe", MODPROBE)
+    assert take(host, SetContainerGpus((ONE,)), dry_run=True).changes[0].changed
+    assert not host.exists("/dev/nvidia-uvm"), "a dry run loads nothing"
+    (change,) = take(host, SetContainerGpus((ONE,))).changes
+    assert not change.changed and host.exists("/dev/nvidia-uvm"), "it is as before the boot"
+    assert host.read("/dev/asked") == "-c 0", "the GPU's own node is missing too"
+    host.place("/dev/nvidia0").touch()
+    assert written(host)["containerEdits"]["deviceNodes"][1] == {"path": "/dev/nvidia-uvm"}
+    host.place("/dev/nvidia-uvm").unlink()
+    host.place("/dev/no-uvm").touch()
+    assert take(host, SetContainerGpus((ONE,))).changes[0].changed, "a driver without that module"
+    assert written(host)["containerEdits"] == {"deviceNodes": [{"path": "/dev/nvidiactl"}]}
+    assert host.read("/dev/asked") == "-c 0", "nothing else is missing"
+
+
+def test_the_nodes_of_instances_are_made_too(tmp_path: Path) -> None:
+    host = make(tmp_path, GPUS, MIG)
+    add_program(host, "/usr/bin/nvidia-modprobe", MODPROBE)
+    host.place("/dev/nvidiactl").unlink()
+    host.place("/dev/nvidia1").touch()
+    host.place("/dev/nvidia-caps").mkdir()
+    for number in (147, 148, 156, 157):
+        host.place(f"/dev/nvidia-caps/nvidia-cap{number}").touch()
+    take(host, SetContainerGpus((TWO,)))
+    assert host.read("/dev/asked") == f"-c 255 -f {CAPS}/gi2/ci1/access"
+
+
 @pytest.mark.parametrize("version", ["580.95.05", "590.44.01"])
 def test_a_gpu_that_nobody_has_opened_yet_is_asked_for_its_uuid(tmp_path: Path, version: str) -> None:
     machine = Machine(tmp_path, "a40")

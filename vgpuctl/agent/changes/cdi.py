@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Describe the host's own GPUs to its container engines, by the Container Device Interface."""
 
+import contextlib
 import json
 from typing import Any, Dict, List, Sequence, Tuple
 
@@ -16,12 +17,14 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change
 
 _TIMEOUT_S = 60.0
+_MODPROBE = "nvidia-modprobe"
+_CONTROL_MINOR = 255
 _VERSION = "0.5.0"
 """Of the specification: the first with devices whose name begins with a digit, and all that is written here."""
 
 
 def ensure(host: Host, step: SetContainerGpus, *, dry_run: bool) -> Change:
-    """Write the file, or remove it; a second time nothing is written.
+    """Write the file, or remove it; a second time nothing is written. Missing device nodes are made first.
 
     NVIDIA's toolkit says what a container needs of the driver, where it is installed; without it the file has the
     device nodes alone. A file of that name that vgpuctl did not write is not touched: Problem `write-refused`. Raises
@@ -45,6 +48,8 @@ def ensure(host: Host, step: SetContainerGpus, *, dry_run: bool) -> Change:
         return Change(step.op, wire.FILE, before, "none", changed=state is not None)
     after = ", ".join(wanted)
     devices = cdi.own_devices(host, wanted)
+    if not dry_run:
+        _make_nodes(host, devices)
     basis = cdi.basis_of(host, devices)
     is_there = state is not None and (state.gpus, state.basis) == (wanted, basis)
     if is_there and state is not None and host.digest(wire.FILE) == state.sha256:
@@ -56,6 +61,24 @@ def ensure(host: Host, step: SetContainerGpus, *, dry_run: bool) -> Change:
         host.put_file(wire.STATE, json.dumps(made, sort_keys=True).encode() + b"\n", 0o600)
         host.put_file(wire.FILE, data, 0o644)
     return Change(step.op, wire.FILE, before if before != after else "older", after, changed=True)
+
+
+def _make_nodes(host: Host, devices: Sequence[OwnDevice]) -> None:
+    """Load the driver's module for computing, and make the nodes that are missing, by NVIDIA's program for that.
+
+    Most come only once a program has used the GPU, which is after the restore at a boot, and a container cannot make
+    them. The driver's libraries run this program too. Where it is not installed, or fails, as with the vGPU manager,
+    which has no such module, the file has the nodes that there are. Sources: nvidia-modprobe(1) and nvidia-modprobe.c;
+    NVIDIA MIG User Guide, "Device Nodes and Capabilities" (-f).
+    """
+    if host.find_program(_MODPROBE) is None:
+        return
+    missing = {path: way for one in devices for path, way in one.made_by if not host.exists(path)}
+    missing.update({cdi.CONTROL: f"-c {_CONTROL_MINOR}"} if not host.exists(cdi.CONTROL) else {})
+    for ways in (["-u", "-c 0"] if not host.exists(cdi.UVM) else [], sorted(missing.values())):
+        if ways:
+            with contextlib.suppress(Problem):
+                host.run([_MODPROBE, *" ".join(ways).split()], timeout_s=_TIMEOUT_S, changes=True)
 
 
 def _content(host: Host, devices: Sequence[OwnDevice]) -> Dict[str, Any]:
@@ -74,9 +97,9 @@ def _edits(paths: Sequence[str]) -> Dict[str, Any]:
 
 
 def _by_toolkit(host: Host, devices: Sequence[OwnDevice]) -> Dict[str, Any]:
-    """What the toolkit generates, without the devices that are not the host's own.
+    """The toolkit's file without the devices that are not the host's own.
 
-    Only nodes tell which GPU a device of it is: a device stays if all of its GPU nodes are of the host's own GPUs.
+    The nodes of a device show its GPU: a device stays if all of its GPU nodes are of the host's own GPUs.
     """
     argv = [cdi.TOOLKIT, "cdi", "generate", "--format=json", "--device-name-strategy=uuid"]
     done = host.run(argv, timeout_s=_TIMEOUT_S)

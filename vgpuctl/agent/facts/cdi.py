@@ -20,7 +20,8 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import dataclass
 
 TOOLKIT = "nvidia-ctk"
-_OF_DRIVER = ("/dev/nvidiactl", "/dev/nvidia-uvm", "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
+CONTROL, UVM = "/dev/nvidiactl", "/dev/nvidia-uvm"
+_OF_DRIVER = (CONTROL, UVM, "/dev/nvidia-uvm-tools", "/dev/nvidia-modeset")
 _OF_NVIDIA = re.compile(r"""["']?kind["']?\s*:\s*["']?nvidia\.com/gpu["']?\s*[,}\n]""")
 _PART = re.compile(r"ci[0-9]+")
 _MINOR = re.compile(r"^DeviceFileMinor:\s*([0-9]{1,9})$", re.MULTILINE)
@@ -28,14 +29,22 @@ _MINOR = re.compile(r"^DeviceFileMinor:\s*([0-9]{1,9})$", re.MULTILINE)
 
 @dataclass(frozen=True)
 class OwnDevice:
-    """One device for containers: a whole GPU, or a compute instance of MIG. nodes: paths beside those of the driver."""
+    """One device for containers: a whole GPU, or a compute instance of MIG. nodes: paths beside those of the driver.
+
+    made_by: each with the option by which nvidia-modprobe makes it, such as `-c 0`.
+    """
 
     name: str
-    nodes: Tuple[str, ...]
+    made_by: Tuple[Tuple[str, str], ...]
+
+    @property
+    def nodes(self) -> Tuple[str, ...]:
+        """The paths of its nodes."""
+        return tuple(path for path, _ in self.made_by)
 
 
 def read(host: Host) -> CdiFacts:
-    """Read both. What cannot be read of the one says nothing of the other."""
+    """Read both. A failure with the one leaves the other known."""
     others, unread = _read_others(host)
     try:
         state = read_state(host)
@@ -92,7 +101,7 @@ def own_devices(host: Host, gpus: Tuple[str, ...]) -> List[OwnDevice]:
                 path=f"{nvidia.PROC}/gpus/{address}/information",
                 hint="run nvidia-smi once, and see which driver the card is bound to",
             )
-        node, folder = f"/dev/nvidia{minor}", f"{nvidia.PROC}/capabilities/gpu{minor}/mig"
+        node, folder = (f"/dev/nvidia{minor}", f"-c {minor}"), f"{nvidia.PROC}/capabilities/gpu{minor}/mig"
         instances = capabilities.read_instances(host, address)
         if not instances:
             found.append(OwnDevice(uuid, (node,)))
@@ -100,7 +109,7 @@ def own_devices(host: Host, gpus: Tuple[str, ...]) -> List[OwnDevice]:
             parts = [name for name in host.listdir_optional(f"{folder}/{instance}") or [] if _PART.fullmatch(name)]
             for part in sorted(parts):
                 ways = (f"{folder}/{instance}/access", f"{folder}/{instance}/{part}/access")
-                caps = (f"/dev/nvidia-caps/nvidia-cap{_minor(host, way)}" for way in ways)
+                caps = ((f"/dev/nvidia-caps/nvidia-cap{_minor(host, way)}", f"-f {way}") for way in ways)
                 found.append(OwnDevice(f"MIG-{uuid}:{instance[2:]}:{part[2:]}", (node, *caps)))
     return found
 

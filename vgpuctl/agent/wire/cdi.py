@@ -17,7 +17,7 @@ FOLDERS = ("/etc/cdi", "/run/cdi")
 
 @dataclass(frozen=True)
 class CdiState:
-    """What FILE was written for. gpus: PCI addresses. basis: all that its content follows from, as text.
+    """The record of FILE. gpus: PCI addresses. basis: all that its content follows from, as text.
 
     sha256: of FILE.
     """
@@ -29,12 +29,12 @@ class CdiState:
 
 @dataclass(frozen=True)
 class CdiFacts:
-    """What container engines of the host can know of NVIDIA's GPUs.
+    """The files by which container engines of the host know NVIDIA's GPUs.
 
     gpus: PCI addresses that FILE was written for; empty without it. is_current: the file is as it was written, and
     would be written so again. others: files of other programs that describe GPUs of NVIDIA's too; FILE is among them
-    where vgpuctl did not write it, or has lost STATE. unknown: why nobody can tell what FILE gives away; gpus says
-    nothing then. unread: what of the folders could not be read, in words; it may be one of the others.
+    where vgpuctl did not write it, or has lost STATE. unknown: why it is not known which GPUs FILE gives away; gpus
+    means nothing then. unread: what of the folders could not be read, in words; it may be one of the others.
     """
 
     gpus: Tuple[str, ...] = ()

@@ -15,13 +15,14 @@ Active = tuple[str, str | None, int]
 
 @dataclass(frozen=True)
 class FaultKind:
-    """One kind. of_card: True for a fault of a card. value: meaning of the number; default: its default."""
+    """One kind. of_card: True for a fault of a card. value: meaning of the number; default, most: its limits."""
 
     name: str
     of_card: bool
     summary: str
     value: str | None = None
     default: int = 1
+    most: int = 0xFFFFFFFF
 
 
 _ALL = (
@@ -53,7 +54,11 @@ _ALL = (
     FaultKind("driver-lost", True, "the card's own driver no longer takes it: its probe fails"),
     FaultKind("no-sriov-admin", True, "Intel's driver is older than Linux 6.19: VFs have no parameters"),
     FaultKind(
-        "types-alone", True, "its vGPU types go beside no other type (1), no other size (2), in no VM (4)", "sum"
+        "types-alone",
+        True,
+        "its vGPU types go beside no other type (1), no other size (2), in no VM with another type (4)",
+        "sum",
+        most=7,
     ),
     FaultKind("vf-params-refused", True, "the firmware of Intel's card refuses new parameters of VFs: EIO"),
     FaultKind(
@@ -111,7 +116,6 @@ SIMULATED_ONLY = (
 """Faults that the kernel of an emulated host, or its NVML, does not play."""
 EMULATED_ONLY = ("move-no-precopy", "move-sleep")
 """Faults of the kernel module that a simulated host does not play."""
-_MOST = 0xFFFFFFFF
 
 
 def begin(
@@ -123,8 +127,8 @@ def begin(
         raise UsageError(f"there is no fault {kind!r}", hint=f"kinds: {', '.join(KINDS)}")
     if value is not None and known.value is None:
         raise UsageError(f"the fault {kind} takes no value")
-    if value is not None and not 0 < value <= _MOST:
-        raise UsageError(f"{kind} {value}: the value is a whole number from 1", hint="--clear ends a fault")
+    if value is not None and not 0 < value <= known.most:
+        raise UsageError(f"{kind} {value}: the value is a whole number from 1 to {known.most}", hint="--clear ends it")
     if card is not None and not known.of_card:
         raise UsageError(f"the fault {kind} is the host's, not of a card")
     number = value or known.default

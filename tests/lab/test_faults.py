@@ -189,6 +189,8 @@ def test_a_shell_on_the_host_has_the_cards_programs(folder: lab.LabFolder) -> No
         ("move-sleep", None, None),
         ("fabric-dead", None, None),
         ("nvlink-failed", None, None),
+        ("types-alone", 8, None),
+        ("vf-wedged", 33, None),
     ],
 )
 def test_a_fault_that_cannot_be_is_refused(

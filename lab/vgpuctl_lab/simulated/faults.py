@@ -6,6 +6,7 @@ from vgpuctl_lab.folder import LabFolder
 from vgpuctl_lab.simulated import fleet
 from vgpuctl_lab.simulated.layout import simulated_folder
 from vgpuctl_lab.simulated.machine import fabric_manager, faults
+from vgpuctl_lab.simulated.machine.rules import TYPES_ALONE
 from vgpuctl_lab.simulated.machine.shape import PASSTHROUGH, CardShape
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 
@@ -29,6 +30,7 @@ def begin(lab: LabFolder, host: str, kind: str, value: int, address: str | None)
         _heed(lab, host, kind)
         return None
     card = _card(machine, host, address, kind, of_any_vendor=kind in faults.OF_PCI)
+    _refuse_too_many(card, kind, value)
     with machine.change() as state:
         faults.set_on_card(machine, state, card, kind, value)
     return card.address
@@ -57,6 +59,18 @@ def active(lab: LabFolder, host: str) -> list[Active]:
         now = {kind: faults.left_of(state, card, kind, value) for kind, value in kinds.items()}
         found += [(kind, card.address, value) for kind, value in now.items() if value]
     return found
+
+
+def _refuse_too_many(card: CardShape, kind: str, value: int) -> None:
+    """Raise UsageError for a fault of more than the card has: of a VF, of NVLinks, of vGPU types."""
+    limits = {
+        faults.WEDGED: (card.total_vfs, "VFs"),
+        fabric_manager.FAILED_LINKS: (card.links.count, "NVLinks"),
+        TYPES_ALONE: (value if card.types else 0, "vGPU types"),
+    }
+    there, what = limits.get(kind, (value, ""))
+    if value > there:
+        raise UsageError(f"{kind} {value}: {card.address} has {there} {what}", hint="name another with --card")
 
 
 def _heed(lab: LabFolder, host: str, kind: str) -> None:

@@ -54,12 +54,21 @@ class NoLicence(NoCapacity):
 
 
 class QuotaExceeded(VgpuctlError):
-    """A tenant asked for more than its quota; `context` has one line per quota: used, limit, asked."""
+    """A tenant asked for more than its quota; `context` has one line per quota: used, limit, asked.
+
+    short: the message without the VM and the resources, for a VM that waits.
+    """
 
     reference = "quota-exceeded"
     exit_code = 9
 
+    def __init__(
+        self, message: str, *, context: Sequence[str] = (), hint: str | None = None, short: str | None = None
+    ) -> None:
+        super().__init__(message, context=context, hint=hint)
+        self.short = message if short is None else short
+
     @property
     def reason_to_wait(self) -> str:
-        """The message with the amounts and what to do, for one that waits and is not told of this error."""
-        return "; ".join((self.message, *self.context, *([self.hint] if self.hint else [])))
+        """The amounts and what to do, for one that waits and is not told of this error: each resource is named once."""
+        return "; ".join(filter(None, (f"{self.short}: {'; '.join(self.context)}", self.hint)))

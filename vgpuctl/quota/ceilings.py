@@ -31,7 +31,7 @@ class Ceiling:
 
     @property
     def given(self) -> int | None:
-        """What one that asks for nothing gets; None for no limit."""
+        """The limit of a part that asks for none; None for no limit."""
         return self.most if self.usual is None else self.usual
 
 
@@ -133,6 +133,7 @@ def refusal(request: VmRequest, found: Sequence[AboveCeiling], *, is_kept: bool 
         f"VM {request.name} is above a ceiling of tenant {request.tenant}: {names}",
         context=list(map(str, found)),
         hint=instead + _raising(request, found),
+        short=f"above a ceiling of tenant {request.tenant}",
     )
 
 

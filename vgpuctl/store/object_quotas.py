@@ -73,4 +73,5 @@ def _refuse(
             f"{what} does not fit into the quota of tenant {tenant}: {', '.join(over)}",
             context=[str(one) for one in found],
             hint=room_hint(tenant, found[0]),
+            short=f"over the quota of tenant {tenant}",
         )

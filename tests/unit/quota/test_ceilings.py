@@ -5,15 +5,16 @@ from dataclasses import replace
 
 import pytest
 
-from vgpuctl.errors import UsageError
+from vgpuctl.errors import QuotaExceeded, UsageError
 from vgpuctl.guests.facts.domain_limits import domain_limits
 from vgpuctl.model.cpu_time import parse_cpu_limit
 from vgpuctl.model.disk import DataDisk, DiskRequest
 from vgpuctl.model.nic import NicRequest
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.ceilings import above, as_there, ceilings_of, parts_above, refusal, refuse_contradiction, with_usual
-from vgpuctl.quota.limits import Quota
+from vgpuctl.quota.limits import Excess, Quota
 from vgpuctl.quota.resources import Limited, format_amount, parse_assignment
+from vgpuctl.usecases.placement.quota import _exceeded
 
 VM = VmRequest(
     "web", "acme", disk=DiskRequest(), data_disks=(DataDisk("data", 1024, iops=900),), nics=(NicRequest("b"),)
@@ -125,11 +126,23 @@ def test_each_part_above_is_named_and_no_limit_is_above_any() -> None:
     assert error.message == "VM web is above a ceiling of tenant acme: disk-iops, nic-mbps"
     raising = "raise it: vgpuctl set-quota acme each:disk-iops=1001 each:nic-mbps=none"
     assert error.hint == f"ask for less, or {raising}"
+    amounts = "disk-iops of the first disk: 1001 asked, 1000 is the most; nic-mbps of interface 1: no limit asked"
+    assert error.reason_to_wait.startswith(f"above a ceiling of tenant acme: {amounts}, 500 is the most; ask for less")
     kept = refusal(high, found, is_kept=True).hint or ""
     assert kept.endswith(raising) and "ask for less" not in kept, "restore-vm has no option for it"
     higher = replace(high, data_disks=(DataDisk("data", 1024, iops=3000),), bandwidth_mbps=600, nics=())
     both = refusal(higher, above(higher, CEILINGS)).hint or ""
     assert both.endswith("set-quota acme each:disk-iops=3000 each:nic-mbps=600"), "the most of each"
+
+
+def test_the_reason_to_wait_names_each_resource_once_with_the_amounts() -> None:
+    found = [Excess("vms", 3, 1, 3), Excess("shares:A40-8Q", 2, 1, 2)]
+    over = _exceeded(VM, found)
+    assert over.message == "VM web does not fit into the quota of tenant acme: vms, shares:A40-8Q"
+    amounts = "vms: 3 of 3 used, 1 asked; shares:A40-8Q: 2 of 2 used, 1 asked"
+    remedy = "delete VMs of acme, or raise it: vgpuctl set-quota acme vms=4"
+    assert over.reason_to_wait == f"over the quota of tenant acme: {amounts}; {remedy}"
+    assert QuotaExceeded("too much", context=["vms"]).reason_to_wait == "too much: vms"
 
 
 def test_what_was_there_before_its_ceiling_may_stay_and_not_grow() -> None:

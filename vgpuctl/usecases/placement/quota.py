@@ -173,4 +173,5 @@ def _exceeded(request: VmRequest, found: Sequence[Excess]) -> QuotaExceeded:
         f"VM {request.name} does not fit into the quota of tenant {request.tenant}: {names}",
         context=[str(one) for one in found],
         hint=room_hint(request.tenant, found[0]),
+        short=f"over the quota of tenant {request.tenant}",
     )

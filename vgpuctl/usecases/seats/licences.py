@@ -269,6 +269,7 @@ def _over_quota(request: VmRequest, refused: Sequence[Excess]) -> QuotaExceeded:
         context=list(dict.fromkeys(map(str, refused))),
         hint=f"stop VMs of {request.tenant}, or raise it: "
         f"vgpuctl set-quota {request.tenant} {first.resource}={first.used + first.asked}",
+        short=f"over the quota of tenant {request.tenant}",
     )
 
 

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.forms.planned_moves import carry_out_asked, move_options, print_steps, read_until, require_made
+from vgpuctl.cli.forms.planned_moves import MoveChoice, move_options, print_steps, require_made
 from vgpuctl.cli.forms.services import report_failures
 from vgpuctl.cli.options import options
-from vgpuctl.cli.options.numbers import SecondsRange, WholeRange
+from vgpuctl.cli.options.numbers import WholeRange
 from vgpuctl.cli.options.vm_options import read_text_file
 from vgpuctl.cli.shown.json_output import JsonFailure, JsonOutput, WithFields, failures_json
 from vgpuctl.cli.shown.output import print_line, say
@@ -54,14 +54,7 @@ _JSON: "JsonOutput[WithFields[Defrag, JsonMore]]" = JsonOutput()
     type=WholeRange(0, 10_000),
     help="Most moves of the VMs of any one tenant.  [default: no limit]",
 )
-@click.option(
-    "--max-downtime",
-    "max_downtime_s",
-    type=SecondsRange(0),
-    help="Most seconds that VMs are down, all added up.  [default: no limit]",
-)
-@options.tenant_filter_of("Move only VMs of this tenant.")
-@move_options
+@move_options(downtime="Most seconds that VMs are down, all added up.  [default: no limit]")
 @options.many_hosts
 @options.refresh
 @options.as_json
@@ -70,14 +63,8 @@ def command(
     count: int | None,
     max_moves: int | None,
     max_moves_of_tenant: int | None,
-    max_downtime_s: float | None,
-    tenant: str | None,
+    choice: MoveChoice,
     refresh: bool,
-    applies: bool,
-    yes: bool,
-    allows_cold: bool,
-    until: str | None,
-    shutdown_timeout_s: float,
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -95,25 +82,21 @@ def command(
     from vgpuctl.cli.forms.services import services
     from vgpuctl.scheduler.defrag.search import Limits
     from vgpuctl.specs.vm import read_hypothetical_vm
-    from vgpuctl.usecases.maintenance.planned_moves import MoveRules, carry_out, plan_room
+    from vgpuctl.usecases.maintenance.planned_moves import carry_out, plan_room
 
     request = None if profile is None else read_hypothetical_vm({"gpus": (profile,)}, read_text_file)
     if request is not None and count is None:
         count = 1
-    limits = Limits(*(inf if one is None else one for one in (max_moves, max_moves_of_tenant, max_downtime_s)))
+    most, most_of_tenant = (inf if one is None else one for one in (max_moves, max_moves_of_tenant))
+    limits = Limits(most, most_of_tenant, choice.max_downtime_s)
     with services(**where) as opened:
-        rules = MoveRules(
-            "unused GPUs" if profile is None else f"room for {profile}",
-            allows_cold,
-            read_until(until, opened.store.now()),
-            limits.downtime_s,
-            shutdown_timeout_s,
-        )
-        planned = plan_room(opened, request, count, limits, tenant=tenant, refresh=refresh)
+        why = "unused GPUs" if profile is None else f"room for {profile}"
+        rules = choice.rules(why, opened.store.now())
+        planned = plan_room(opened, request, count, limits, tenant=choice.tenant, refresh=refresh)
         found, steps = planned.found, planned.found.plan.steps
         moves = [*planned.steps, *planned.refused]
-        if applies and not planned.refused:
-            moves = carry_out_asked(steps, rules, lambda: carry_out(opened, "defrag", steps, rules), yes=yes)
+        if choice.applies and not planned.refused:
+            moves = choice.carry_out(steps, lambda: carry_out(opened, "defrag", steps, rules))
     if as_json:
         more: JsonMore = {
             "changed": any(one.outcome == "moved" for one in moves),

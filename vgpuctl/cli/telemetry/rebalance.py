@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
-from vgpuctl.cli.forms.planned_moves import carry_out_asked, move_options, print_steps, read_until, require_made
+from vgpuctl.cli.forms.planned_moves import MoveChoice, move_options, print_steps, require_made
 from vgpuctl.cli.options import options
-from vgpuctl.cli.options.numbers import SecondsRange, WholeRange
+from vgpuctl.cli.options.numbers import WholeRange
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import print_line, say
 
@@ -47,16 +47,9 @@ _JSON: "JsonOutput[JsonRebalance]" = JsonOutput()
     help="With --above, most moves in an hour, with those of earlier runs.  [default: no limit]",
 )
 @click.option(
-    "--max-downtime",
-    "max_downtime_s",
-    type=SecondsRange(0),
-    help="With --above, most seconds that VMs are down, all added up.  [default: no limit]",
-)
-@click.option(
     "--replay", default="6h", show_default=True, metavar="DURATION", help="Minutes before now to replay sharing with."
 )
-@options.tenant_filter_of("Move only VMs of this tenant.")
-@move_options
+@move_options(downtime="With --above, most seconds that VMs are down, all added up.  [default: no limit]")
 @options.history
 @options.prometheus
 @options.one_host
@@ -65,14 +58,8 @@ def command(
     above_percent: int | None,
     max_moves: int | None,
     moves_per_hour: int | None,
-    max_downtime_s: float | None,
     replay: str,
-    tenant: str | None,
-    applies: bool,
-    yes: bool,
-    allows_cold: bool,
-    until: str | None,
-    shutdown_timeout_s: float,
+    choice: MoveChoice,
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -86,35 +73,36 @@ def command(
     stays below it. A load is the mean of 15 minutes, and what it varies is added. Where a host refuses a VM, the next
     best move is planned.
     """
-    from math import inf
+    from math import isfinite
 
     from vgpuctl.cli.forms.services import services
     from vgpuctl.errors import UsageError
     from vgpuctl.model.times import parse_duration
-    from vgpuctl.usecases.maintenance.planned_moves import MoveRules
     from vgpuctl.usecases.telemetry.balance import carry_out_moves, plan_balance
     from vgpuctl.usecases.telemetry.rebalance import plan_rebalance
 
-    for option, value in (("--moves-per-hour", moves_per_hour), ("--max-downtime", max_downtime_s)):
-        if value is not None and above_percent is None:
+    limited = {"--moves-per-hour": moves_per_hour is not None, "--max-downtime": isfinite(choice.max_downtime_s)}
+    for option, is_given in limited.items():
+        if is_given and above_percent is None:
             raise UsageError(f"{option} is for moves with --above", hint="add --above 70, or leave it out")
     replay_s = parse_duration(replay, what="--replay")
-    max_s = inf if max_downtime_s is None else max_downtime_s
     with services(**where) as opened:
-        ends_at = read_until(until, opened.store.now())
-        rules = MoveRules("a calmer GPU", allows_cold, ends_at, max_s, timeout_s=shutdown_timeout_s)
+        rules = choice.rules("a calmer GPU", opened.store.now())
         if above_percent is None:
-            found = plan_rebalance(opened, since_s=replay_s, replay_s=replay_s, most=max_moves, tenant=tenant)
+            found = plan_rebalance(opened, since_s=replay_s, replay_s=replay_s, most=max_moves, tenant=choice.tenant)
         else:
             found = plan_balance(
-                opened, above_percent, most=max_moves, per_hour=moves_per_hour, max_downtime_s=max_s, tenant=tenant
+                opened,
+                above_percent,
+                most=max_moves,
+                per_hour=moves_per_hour,
+                max_downtime_s=choice.max_downtime_s,
+                tenant=choice.tenant,
             )
         moves = list(found.steps)
-        if applies:
+        if choice.applies:
             steps = [one.as_asked for one in found.steps]
-            moves = carry_out_asked(
-                steps, rules, lambda: carry_out_moves(opened, steps, rules, per_hour=moves_per_hour), yes=yes
-            )
+            moves = choice.carry_out(steps, lambda: carry_out_moves(opened, steps, rules, per_hour=moves_per_hour))
     if as_json:
         changed = any(one.outcome == "moved" for one in moves)
         _JSON.print({"changed": changed, "advice": found.advice, "moves": moves, "refused": found.refused})

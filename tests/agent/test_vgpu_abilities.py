@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NVML tells of a GPU's rules for its vGPUs, and that the simulated driver keeps the rules it tells."""
+"""A GPU's rules for its vGPUs by NVML; the simulated driver keeps the rules it tells."""
 
 from pathlib import Path
 

@@ -133,7 +133,7 @@ def _is_named(whole: HostFacts, told: HostFacts | None, key: str) -> None:
             continue
         if name == "gpus":
             assert len(told.gpus) == len(whole.gpus) or told.unread_functions or told.nvml_problem, key
-            # What is not known of a move is a limit of the move (planner/moves), and a setting says it itself.
+            # An unknown fact of a move is a limit of the move (planner/moves), and an unread setting is marked as such.
             before = {one.address: one for one in whole.gpus}
             known, now = ([replace(one, migration=None, tuning=None) for one in facts.gpus] for facts in (whole, told))
             changed = [one for one in now if one not in known]

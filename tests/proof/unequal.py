@@ -3,7 +3,7 @@
 
 A job multiplies matrices: it takes an overhead, and work that grows with the third power of the size, on a card whose
 efficiency grows with the size too. Boards differ in overhead, speed and the size at which they are half efficient, and
-workload classes in how much of the speed they use. Each fleet is drawn anew; its table has some sizes, each timed a few
+workload classes in how much of the speed they use. Each fleet is random; its table has some sizes, each timed a few
 times with noise. The fit is judged on sizes between those: its error against the true time, and the part of new jobs
 that the 90 % interval holds. The fit is not told any of this.
 
@@ -30,7 +30,7 @@ SIZES = (1024, 1536, 2048, 3072, 4096, 6144, 8192, 12288, 16384)
 
 @dataclass(frozen=True)
 class TrueCard:
-    """What a job really takes. overhead_s: of each job. peak: operations a second. half: size of half efficiency."""
+    """The true time of a job. overhead_s: of each job. peak: operations a second. half: size of half efficiency."""
 
     overhead_s: float
     peak: float

@@ -85,7 +85,7 @@ KINDS = (
 
 
 class Demand:
-    """What one VM wants of its GPU, step by step: the day of its kind, slow noise, bursts."""
+    """The demand of one VM, step by step: the day of its kind, slow noise, bursts."""
 
     def __init__(self, kind: Kind, seed: int, step: int) -> None:
         self._kind, self._dice, self._step = kind, random.Random(seed), step
@@ -142,7 +142,7 @@ class RunningVm:
 
     @property
     def mean_wanted(self) -> float:
-        """What it really wanted of late."""
+        """Its true demand of late."""
         return fmean(self.wants) if self.wants else 0.0
 
     @property
@@ -159,7 +159,7 @@ class RunningVm:
 
 @dataclass
 class Tally:
-    """What the judge saw. card_minutes: of cards above the limit that another card could help."""
+    """The findings of the judge. card_minutes: of cards above the limit that another card could help."""
 
     judged: int = 0
     overloaded: int = 0
@@ -245,7 +245,7 @@ class Week:
         return found
 
     def _use(self, minute: int) -> None:
-        """What each VM wants and gets in a step, and what the readings of it say."""
+        """Set the demand of each VM in a step, its use, and the readings of it."""
         for place, there in self._by_card().items():
             for one in there:
                 one.wants.append(one.demand.at(minute))
@@ -294,7 +294,7 @@ class Week:
             pass
 
     def _make_moves(self, minute: int, barred: dict[str, set[str]]) -> bool:
-        """Make moves of one plan; True where it is to be made anew, because a host refused a VM."""
+        """Make moves of one plan; True if a host refused a VM, so that another plan is needed."""
         for found in find_balancing(self._measured(minute), self._above, barred=barred):
             if len(self._moved_at) >= self._per_hour:
                 return False
@@ -311,7 +311,7 @@ class Week:
         return False
 
     def _measured(self, minute: int) -> LoadedFleet:
-        """What the readings say. A VM that just moved has the load that it had."""
+        """The fleet by its readings. A VM that just moved has the load that it had."""
         shares, unmoved = {}, set()
         for one in self._vms.values():
             load = share_load([(at, mean) for at, mean, _ in one.readings], minute * 60.0)

@@ -180,7 +180,7 @@ Layout = PassthroughLayout | VgpuLayout | MigLayout | MigVgpuLayout | VfLayout |
 
 
 class ComputeMode(StrEnum):
-    """Which processes of the host may compute on a GPU (nvmlComputeMode_t)."""
+    """The processes of the host that may compute on a GPU (nvmlComputeMode_t)."""
 
     DEFAULT = "default"
     EXCLUSIVE_PROCESS = "exclusive-process"

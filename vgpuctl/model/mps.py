@@ -20,7 +20,7 @@ THREADS_HINT = "write a percentage from 1% to 100%"
 
 @dataclass(frozen=True)
 class Mps:
-    """What the control daemon in the guest is told, for each of the VM's GPUs.
+    """Settings of the control daemon in the guest, for each of the VM's GPUs.
 
     clients: among how many programs a GPU is divided; MPS has no limit of its own that could enforce it.
     threads_percent: the part of the GPU's threads that each of them may use at most; 100 divided by clients without it.
@@ -39,7 +39,7 @@ class Mps:
 
 @dataclass(frozen=True)
 class GuestRequest:
-    """What is set up in the guest beside its driver. mps: None for none."""
+    """Software that is set up in the guest beside its driver. mps: None for none."""
 
     mps: Mps | None = None
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a VM that takes time of a GPU which its neighbours were promised, as its tenant's policy has it."""
+"""A tenant's policy for its VMs that take time of a GPU which their neighbours were promised."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -8,7 +8,7 @@ from vgpuctl.model.vm import MUST_RESTART, Vm
 
 
 class OverPromise(StrEnum):
-    """What happens.
+    """The answer to such a VM.
 
     allow: an event and no alert. notify: an event and an alert, the usual. limit: its VF gets a shorter time slice,
     where the driver has one. move: it moves live to another host. stop: the work of its VF is stopped until the VM is

@@ -37,7 +37,7 @@ class VfParam(StrEnum):
 
 
 class FunctionParam(StrEnum):
-    """What a host's layout gives each function of a card with the driver `xe`; a VM has some of it, of its own VF.
+    """Parameters that a host's layout sets for each function of a card with the driver `xe`; VfParam are a VM's own.
 
     sched_priority: `low` runs with work queued alone, `normal` always, `high` next. vram_quota: bytes of the card's
     memory, of a VF alone.

@@ -53,7 +53,7 @@ class Resource(StrEnum):
 
 
 class Limited(StrEnum):
-    """What `each:` and `default:` are set on, as a VM's own fields have it (specs/vm_devices.py, specs/vm_guest.py).
+    """The limits of `each:` and `default:`, as a VM's own fields have them (specs/vm_devices.py, specs/vm_guest.py).
 
     disk-iops, disk-mbps: of each disk. nic-mbps: of each interface, in each direction. cpu-limit: percent of one CPU
     that each vCPU may use. cpu-weight: of the VM against others where CPUs are short.

@@ -40,7 +40,7 @@ class GpuPrediction:
 
     @property
     def lost(self) -> float:
-        """What is lost against the VM alone on the fastest GPU; a whole VM where nobody can tell."""
+        """The loss against the VM alone on the fastest GPU; a whole VM where it is not known."""
         if self.impact is None or self.speed_reason is not None:
             return 1.0
         return self.impact.lost + self.impact.own.throughput * (1 - (1.0 if self.speed is None else self.speed.speed))

@@ -66,7 +66,7 @@ UNDECLARED = Declared()
 
 
 def containers_unknown(facts: HostFacts) -> str | None:
-    """Why nobody can tell which GPUs containers have, None where that is known, or where no agent looked."""
+    """Why it is not known which GPUs containers have; None where it is known, or where no agent looked."""
     return facts.why_unread("cdi") if facts.cdi is None else facts.cdi.unknown
 
 

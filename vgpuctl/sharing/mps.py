@@ -3,8 +3,8 @@
 
 Sources: docs.nvidia.com/deploy/mps, "When to Use MPS" (Linux; limits of threads and memory from Volta on; client
 contexts of a device); NVIDIA Multi-Instance GPU user guide, "Application Considerations" (MPS works in a MIG instance,
-with fewer clients, in proportion to its compute slices; CUDA uses one instance in a process). Whether the driver in a
-vGPU's guest lets MPS start is not written anywhere: the guest tells it (guests/in_guest/probe.py).
+with fewer clients, in proportion to its compute slices; CUDA uses one instance in a process). No document says if
+the driver in a vGPU's guest lets MPS start: the guest shows it (guests/in_guest/probe.py).
 """
 
 from collections.abc import Iterable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which vGPU types may be together in a VM, as the drivers of their GPUs tell it (nvml.h 13.3)."""
+"""Rules of drivers for the vGPU types that one VM may have (nvml.h 13.3)."""
 
 from collections.abc import Collection, Iterable
 

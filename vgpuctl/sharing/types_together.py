@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which vGPU types may be beside which on a GPU, as its driver tells it (nvml.h 13.3).
+"""Rules of a GPU's driver for the vGPU types that may be on it together (nvml.h 13.3).
 
 The driver's own list of creatable types follows the same rules; here a promise that nothing was built of counts too.
 """

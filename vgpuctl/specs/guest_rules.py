@@ -126,7 +126,7 @@ def _param_refusals(request: VmRequest) -> Iterator[tuple[str, str]]:
 
 
 def _mps_refusals(request: VmRequest, profile: GuestOs | None) -> Iterator[tuple[str, str]]:
-    """MPS that no guest could have. What a GPU's model decides is judged again when the VM is placed."""
+    """MPS that no guest could have. Rules of a GPU's model are checked again when the VM is placed."""
     mps = request.guest.mps
     if mps is None:
         return

@@ -32,8 +32,8 @@ _HINT = "columns: size and one for each card, such as size,T4,A40; or size,card,
 def read_job_times_table(path: Path, *, workload: str | None = None) -> list[TimedJob]:
     """Read a table in CSV with a header line. workload: the class of rows that name none.
 
-    Raises UsageError with the line: for text that is no number, for numbers that are no time or size, for cards that
-    the catalogue does not have, and for a table from which nothing can be predicted.
+    Raises UsageError with the line: for text that is not a number, for numbers that cannot be a time or size, for cards
+    that the catalogue does not have, and for a table from which nothing can be predicted.
     """
     usual = UNLABELLED if workload is None else parse_workload(workload, what="--workload")
     try:

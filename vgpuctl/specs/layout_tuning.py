@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The keys of a layout for power limit, clocks, ECC and compute mode of a card, and for what a controller may tune.
 
-What a board takes is known only on its host: the plan compares it (planner/layout/card_settings.py).
+The limits of a board are known only on its host: the plan compares them (planner/layout/card_settings.py).
 """
 
 import re

@@ -180,7 +180,7 @@ def _read_text(kind: Text | Document, value: Value) -> Any:
 
 
 def _hint_for(kind: Text, value: Value) -> str | None:
-    """The hint for a value that is no text. A number that is refused as a text too is not to be quoted."""
+    """The hint for a value that is not a text. A number that is refused as a text too is not to be quoted."""
     if kind.hint is None and isinstance(value.content, int | float) and not isinstance(value.content, bool):
         try:
             kind.parse(str(value.content), what=value.words)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the variable `vgpu` cannot say: each mistake with its file, line, host and key."""
+"""Mistakes in the variable `vgpu`: each with its file, line, host and key."""
 
 from pathlib import Path
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What simulated hosts change in a domain's XML, against the parser of the libvirt that is installed."""
+"""Changes of simulated hosts to a domain's XML, against the parser of the libvirt that is installed."""
 
 import re
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Set what a card's functions have by Intel's driver `xe` beside the wishes of VMs (reference open-gpus, 6.1)."""
+"""Set the parameters of a layout for the functions of Intel's driver `xe` (reference open-gpus, 6.1)."""
 
 from contextlib import suppress
 from typing import Dict

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a function gets of its card by Intel's driver `xe`: its folder `sriov_admin` (reference open-gpus, 6.1).
+"""The part of the card that Intel's driver `xe` gives a function: its folder `sriov_admin` (reference open-gpus, 6.1).
 
 Source: Linux Documentation/ABI/testing/sysfs-driver-intel-xe-sriov; the folder is there since Linux 6.19, `vram_quota`
 since 7.0 and on discrete cards alone.

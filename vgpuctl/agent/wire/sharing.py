@@ -129,7 +129,7 @@ class SetVfParams:
 
     @property
     def target(self) -> str:
-        """What the step changes, which is not the binding of the function."""
+        """The target of the step: not the binding of the function."""
         return f"parameters of {self.address}"
 
 
@@ -162,7 +162,7 @@ class StopFunction:
 
     @property
     def target(self) -> str:
-        """What the step changes, which is not the binding of the function."""
+        """The target of the step: not the binding of the function."""
         return f"work of {self.address}"
 
 

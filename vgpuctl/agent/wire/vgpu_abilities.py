@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a GPU's driver allows its vGPUs, as NVML tells it. Python 3.9, standard library only."""
+"""Rules of a GPU's driver for its vGPUs, as NVML tells them. Python 3.9, standard library only."""
 
 from typing import Optional, Tuple
 

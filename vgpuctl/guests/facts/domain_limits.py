@@ -27,7 +27,7 @@ def domain_limits(xml: str) -> list[Part]:
 
 
 def cpu_limit(domain: ElementTree.Element) -> int | None:
-    """Percent of one CPU; libvirt's quota of 0 or less is no limit, and its period is 100 ms where it says none."""
+    """Percent of one CPU; None where libvirt's quota is 0 or less. Its period is 100 ms by default."""
     quota = read_whole(domain.findtext("cputune/quota"))
     return None if not quota else -(-100 * quota // (read_whole(domain.findtext("cputune/period")) or PERIOD_US))
 

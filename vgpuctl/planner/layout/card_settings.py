@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Power limit, clocks, ECC and compute mode of a card, as its layout declares them.
 
-No step disturbs a VM. ECC counts after a reboot of the host, which is not a step: until then the difference says so.
+No step disturbs a VM. ECC counts after a reboot of the host, which is not a step: until then it is a difference.
 """
 
 from collections.abc import Iterator

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a layout gives the PF and the VFs of Intel's cards: time and memory (reference open-gpus, 6.1).
+"""Parameters of a layout for the PF and the VFs of Intel's cards: time and memory (reference open-gpus, 6.1).
 
 A VM's own parameter stays while the VM has its VF; the layout's is what the VF gets back then.
 """
@@ -126,7 +126,7 @@ def _of_function(
 
 
 def _standing(vf: VirtualFunction | None) -> dict[str, str]:
-    """What a VF has while no VM asks for something else."""
+    """The parameters of a VF while no VM asks for others."""
     return {} if vf is None else dict(split_params(vf.vgpu_params)) | dict(split_params(vf.first_params))
 
 

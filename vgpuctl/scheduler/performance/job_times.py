@@ -46,7 +46,7 @@ _PRIOR_FREEDOM, _PRIOR_NOISE = 4.0, 0.02
 class TimedJob:
     """A job that was timed alone on a GPU. board: a key of the catalogue. size: None for a class without sizes.
 
-    seconds: of a table; of readings, the GPU's time that the work used, which compares boards and is no job's time.
+    seconds: of a table; of readings, the GPU's time that the work used, which compares boards, but does not time a job.
     """
 
     workload: str
@@ -311,7 +311,7 @@ def _fit_class(workload: str, given: Sequence[TimedJob]) -> TimedClass:
     assert best is not None
     _, mean, inverse, _ = best
     left = max(0.0, total - sum(one * other for one, other in zip(mean, right, strict=True)))
-    # What was fitted no longer tells of the noise: the jobs count less the effective number of coefficients.
+    # The fitted part no longer shows the noise: the jobs count less the effective number of coefficients.
     fitted = sum(squares[one][other] * inverse[other][one] for one in range(size) for other in range(size))
     freedom = _PRIOR_FREEDOM + max(0.0, len(found) - fitted)
     noise = (_PRIOR_FREEDOM * _PRIOR_NOISE**2 + left) / freedom

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host's VMs were promised, held against its declared layout before any step: time slices of VFs.
+"""Promises to a host's VMs, compared with its declared layout before any step: time slices of VFs.
 
 Their steps disturb no VM, so nothing else would look at it (VMs that are stopped: usecases/layout/returning.py).
 """

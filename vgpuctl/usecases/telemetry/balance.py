@@ -75,7 +75,7 @@ def carry_out_moves(
 ) -> list[MadeStep]:
     """Make the moves of a plan, one run of rebalance at a time, so that the runs of an hour keep to one budget.
 
-    per_hour: as of `plan_balance`, counted anew: another run may have moved VMs since. Raises ConcurrentChange while
+    per_hour: as of `plan_balance`, counted again: another run may have moved VMs since. Raises ConcurrentChange while
     another run moves VMs.
     """
     with services.store.operation(BY, _MOVING, "the moves of its plan", exclusive=True, takes_over=True):
@@ -98,7 +98,7 @@ def moved_lately(services: Services) -> int:
 
 
 class _BalanceSearch:
-    """Plans until no host refuses. What a host said is not asked again."""
+    """Plans until no host refuses. A host is not asked the same again."""
 
     def __init__(self, services: Services, fleet: LoadedFleet, tenant: str | None, max_downtime_s: float) -> None:
         self._services, self._fleet, self._max_downtime_s = services, fleet, max_downtime_s
@@ -110,7 +110,7 @@ class _BalanceSearch:
         self.refused: list[MadeStep] = []
 
     def goes_on(self, above_percent: float, most: float) -> bool:
-        """Plan anew; True where that is to be done again, because a VM does not go where it was planned to go."""
+        """Plan; True if another plan is needed, because a host refuses a VM that was planned to go there."""
         self.advice, self.steps, spent_s = [], [], 0.0
         moves = find_balancing(self._fleet, above_percent, barred=self._barred, staying=self._staying)
         for move in moves:

@@ -53,7 +53,7 @@ class FittedCost:
 class FittedSpeed:
     """The speed of one board for one class, against the fastest; 90 % are between low and high.
 
-    is_timed: True for jobs of a table, False for readings. reason: why there is no speed.
+    is_timed: True for jobs of a table, False for readings. reason: why a speed is missing.
     """
 
     workload: str

@@ -25,7 +25,7 @@ def predict(services: Services, workload: str, size: float | None) -> PredictedJ
     """Predict by the fitted times; hosts are taken as they were read last. No host is contacted.
 
     Raises NotFound where no job of the class was timed, or nothing is known of this size on any GPU; UsageError for a
-    name that is no class, for a size that is missing or of a class without sizes, and for a damaged file.
+    name that is not a class, for a size that is missing or of a class without sizes, and for a damaged file.
     """
     workload = parse_workload(workload, what="workload")
     model = read_model(services.performance())

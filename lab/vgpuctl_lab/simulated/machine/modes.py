@@ -101,7 +101,7 @@ def ecc_mode(state: State, card: CardShape) -> tuple[bool, bool]:
 
 
 def tuning(state: State, card: CardShape) -> Tuning:
-    """What the driver of a card was told about the whole card."""
+    """The settings of the whole card that its driver was given."""
     return state.tunings.get(card.address) or Tuning()
 
 

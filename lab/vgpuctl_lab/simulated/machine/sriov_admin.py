@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What Intel's driver xe of Linux 7.0 tells of a card's PF and VFs in `sriov_admin` (reference open-gpus, 6.1)."""
+"""The files `sriov_admin` of a card's PF and VFs, as Intel's driver xe of Linux 7.0 has them (open-gpus, 6.1)."""
 
 from collections.abc import Iterator
 

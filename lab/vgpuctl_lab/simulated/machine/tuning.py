@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the driver of a card was told about the whole card, and forgets with the card."""
+"""Settings of a whole card that its driver was given; it forgets them with the card."""
 
 from dataclasses import dataclass
 from typing import Any

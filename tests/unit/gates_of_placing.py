@@ -84,6 +84,7 @@ PLACING = [
         "usecases/placement/usable_hosts.py",
         "usecases/placement/explain_vm.py:explain_vm",
         "usecases/placement/capacity.py:capacity",
+        "usecases/tenant/onboard.py:require_hosts",
     ),
     guarded(
         "what a request names and nobody knows is refused by questions as by the run",

@@ -32,7 +32,7 @@ _KEPT_MEMORY = 0.8
 """A guest's driver keeps part of the framebuffer for itself: vGPU types of the catalogue show 81 to 100 percent."""
 _KEPT_COMPUTE = 0.8
 _NOTHING_TAKEN = "of the GPU's time, nothing of it taken by neighbours"
-"""As the alert of the same fault counts it (telemetry/alerts.py)."""
+"""As the alert of the same fault counts it (telemetry/alerts/of_shares.py)."""
 _DRIVER = "in the guest: `dmesg | grep NVRM`; on the host: `journalctl -u nvidia-vgpu-mgr`; `vgpuctl plan-upgrade`"
 _LICENCE = "in the guest: `journalctl -u nvidia-gridd`, its clock, the token and the way to the licence server"
 _GPUS = "`vgpuctl show-vm`: which devices QEMU gave to the guest; in the guest: `lspci -d 10de:`"

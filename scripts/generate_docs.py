@@ -34,10 +34,12 @@ from vgpuctl.cli.telemetry.top_lines import COLUMNS, TopColumn
 from vgpuctl.model.capture import SUFFIX, read_capture
 from vgpuctl.model.configuration import VARIABLES
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.exhaustible import EXHAUSTIBLE, Exhaustible
 from vgpuctl.model.faults import FAULTS
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthCode
 from vgpuctl.model.move_verdict import MoveKind
 from vgpuctl.model.promise import Moment, PromiseRow
+from vgpuctl.model.times import format_duration
 from vgpuctl.planner.doctor import CHECKS
 from vgpuctl.planner.doctor.prerequisites_table import PREREQUISITES
 from vgpuctl.planner.moves.judge import MOVE_RULES
@@ -217,7 +219,15 @@ def _with_advice_kinds(page: str) -> str:
     """The page with the tables of the kinds of advice, and of those that a controller applies, between their marks."""
     rows = [f"| `{kind.value}` | {kind.meaning} |" for kind in AdviceKind]
     page = between(page, "kinds of advice", "kinds", ("| kind | meaning |", "|---|---|", *rows))
-    return between(page, "kinds of tuning", "tuning", describe_tunable())
+    heads = ("| resource | finding | what it is | readings | told ahead | used up |", "|---|---|---|---|---|---|")
+    page = between(page, "kinds of tuning", "tuning", describe_tunable())
+    return between(page, "what runs out", "what runs out", (*heads, *map(_exhaustible_row, EXHAUSTIBLE)))
+
+
+def _exhaustible_row(kind: Exhaustible) -> str:
+    window, step, ahead = (format_duration(one) for one in (kind.window_s, kind.step_s, kind.horizon_s))
+    readings = f"{window}, each {step}"
+    return f"| `{kind.name}` | `{kind.fault}` | {kind.meaning} | {readings} | {ahead} | {kind.used_up:.0%} |"
 
 
 def _recording() -> Iterator[str]:

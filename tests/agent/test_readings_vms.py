@@ -139,6 +139,7 @@ def test_a_vm_has_every_statistic_in_base_units(tmp_path: Path) -> None:
         ("network_send_errors", "vnet7"): 3,
         ("network_receive_drops", "vnet7"): 2,
         ("network_send_drops", "vnet7"): 4,
+        ("disk_allocated_bytes", "/var/lib/libvirt/images"): 1 << 30,
     }
     assert vm.measured.missing == ()
 
@@ -212,7 +213,7 @@ def _read(output: str, status: int = 0, errors: str = "") -> tuple[list[str], li
             return Completed(status, output, errors)
 
     unread: list[str] = []
-    found = vms.read(Said(), {"acme.web": RunningDomain(vm_uuid(0), "acme.web")}, unread, limit_s=5)
+    found = vms.read(Said(), {"acme.web": RunningDomain(vm_uuid(0), "acme.web")}, (), unread, limit_s=5)
     return [one.name for one in found], unread
 
 

@@ -6,14 +6,21 @@ import errno
 import os
 import stat
 import sys
-from typing import BinaryIO, Callable, Optional, Sequence, Tuple
+from typing import BinaryIO, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar
 
+from vgpuctl.agent import time_limits
 from vgpuctl.agent.file_problems import put_problem, read_problem
 from vgpuctl.agent.machine_root import MachineRoot
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 
+T = TypeVar("T")
+
 _ZEROS = 1 << 20
+_ANSWER_S = 5.0
+_BLOCK_BYTES = 512
+# Questions to file systems, by root and subject, without an answer yet: one to a server that is gone hangs for ever.
+_asking: Set[Tuple[str, str]] = set()
 
 
 class DiskFiles(MachineRoot):
@@ -54,6 +61,38 @@ class DiskFiles(MachineRoot):
         except OSError:
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size
+
+    def space(self, path: str) -> Tuple[int, int]:
+        """Return the size and the free bytes of the file system that has a path. Raises Problem."""
+        found = self._ask_disk(path, lambda: os.statvfs(self.path(path)))
+        return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
+
+    def allocated(self, paths: Sequence[str]) -> Dict[str, int]:
+        """Return the bytes that regular files take on their file systems; other paths are left out. Raises Problem."""
+        return self._ask_disk("the disks of VMs", lambda: _allocated({path: self.path(path) for path in paths}))
+
+    def _ask_disk(self, what: str, ask: Callable[[], T]) -> T:
+        """Return an answer of file systems, which can hang. Raises Problem."""
+        question = self.root, what
+        if question in _asking:
+            raise Problem(ProblemCode.UNREADABLE, f"{what}: the file system has not answered since it was asked before")
+        answers: List[T] = []
+
+        def keep() -> None:
+            try:
+                answers.append(ask())
+            finally:
+                _asking.discard(question)
+
+        _asking.add(question)
+        try:
+            time_limits.call_within(_ANSWER_S, keep)
+        except time_limits.StillRunning as error:
+            said = f"{what}: the file system does not answer within {_ANSWER_S:g} s"
+            raise Problem(ProblemCode.UNREADABLE, said) from error
+        except OSError as error:
+            raise read_problem(what, error) from error
+        return answers[0]
 
     def read_tail(self, path: str, size: int = 1 << 18) -> str:
         """Return the end of a file that may be large, nothing where it cannot be read."""
@@ -220,6 +259,16 @@ class DiskFiles(MachineRoot):
             raise put_problem(path, error) from error
         self.writes += 1
         return True
+
+
+def _allocated(places: Mapping[str, str]) -> Dict[str, int]:
+    found = {}
+    for path, place in places.items():
+        with contextlib.suppress(OSError):
+            status = os.stat(place)
+            if stat.S_ISREG(status.st_mode):
+                found[path] = status.st_blocks * _BLOCK_BYTES
+    return found
 
 
 def _remove(temporary: str) -> None:

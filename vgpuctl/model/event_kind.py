@@ -211,6 +211,10 @@ class EventKind(enum.StrEnum):
         "framebuffer-predicted",
         "The framebuffer of a VM will be full soon if it grows as it did, or no longer; the evidence has the times.",
     )
+    EXHAUSTION_OBSERVED = (
+        "exhaustion-observed",
+        "Memory, huge pages or a pool of a host, or licence seats, are used up or will be soon, or no longer.",
+    )
     CONTENTION_OBSERVED = (
         "contention-observed",
         "A VM takes time of a GPU that its neighbours were promised, or no longer; the evidence names them.",

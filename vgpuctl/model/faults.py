@@ -45,6 +45,10 @@ class FaultId(StrEnum):
     SHARE_STOLEN = "share-stolen"
     SHARE_EXCEEDED = "share-exceeded"
     FRAMEBUFFER_RUNS_OUT = "framebuffer-runs-out"
+    HOST_MEMORY_RUNS_OUT = "host-memory-runs-out"
+    HUGE_PAGES_RUN_OUT = "huge-pages-run-out"
+    DISK_POOL_RUNS_OUT = "disk-pool-runs-out"
+    LICENCE_SEATS_RUN_OUT = "licence-seats-run-out"
 
 
 @dataclass(frozen=True)
@@ -237,6 +241,22 @@ FAULTS: Mapping[HealthCode | FaultId, Fault] = {
     FaultId.FRAMEBUFFER_RUNS_OUT: Fault(
         "The framebuffer of a vGPU will be full soon if it grows as it did.",
         "tell the tenant; give the VM a larger profile",
+    ),
+    FaultId.HOST_MEMORY_RUNS_OUT: Fault(
+        "The memory of a host is used up, or will be soon if it grows as it did.",
+        "see which VMs take it: `vgpuctl advise --host HOST`; move one of them: `vgpuctl move-vm`",
+    ),
+    FaultId.HUGE_PAGES_RUN_OUT: Fault(
+        "The huge pages of a host are used up, or will be soon if VMs go on to start as they did.",
+        "keep more of them in the layout (`hugepages:`, then `vgpuctl apply-hosts`), or place VMs on other hosts",
+    ),
+    FaultId.DISK_POOL_RUNS_OUT: Fault(
+        "The file system of a storage pool is full, or will be soon if it grows as it did.",
+        "see which VMs grow: `vgpuctl advise`; delete what nobody needs (`vgpuctl gc --dry-run`), or make it larger",
+    ),
+    FaultId.LICENCE_SEATS_RUN_OUT: Fault(
+        "The seats of a licence pool are used up, or will be soon if VMs go on to take them as they did.",
+        "see who holds them: `vgpuctl list-licence-pools NAME`; buy licences, or set quotas on `licences:EDITION`",
     ),
 }
 

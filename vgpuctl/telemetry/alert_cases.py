@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """One case or more for every alert. They are written as tests of promtool, which ship with the rules."""
 
+from vgpuctl.model import exhaustible
 from vgpuctl.model.faults import FaultId
 from vgpuctl.model.units import MIB
 from vgpuctl.telemetry.alert_case import DIP, GPU, HOST, OTHER, SHARE, AlertCase, series, state, steps
+from vgpuctl.telemetry.alerts import ALERTS
 from vgpuctl.telemetry.gpu_alert_cases import GPU_CASES
 
+_ENDING = {**HOST, "name": "memory of gpu1"}
 _PROMISED = {**HOST, "tenant": "acme", "vm": "web-1"}
 _OF_MONITORING = (
     AlertCase(
@@ -126,6 +129,25 @@ _OF_HOSTS = (
 )
 _NODES = {"tenant": "acme", "cluster": "main", "node_pool": "gpu"}
 _POOL = {"pool": "dls-1", "edition": "vws"}
+_OF_RESOURCES = tuple(
+    AlertCase(
+        next(one.name for one in ALERTS if one.fault is kind.fault),
+        f"{kind.name}: the end comes nearer, is there, and is averted",
+        {
+            series("vgpuctl_exhaustion_seconds", {**_ENDING, "resource": kind.name}, bound="expected"): steps(
+                ("_", 10), (3600, 50), (0, 30)
+            )
+            + " stale",
+            series("vgpuctl_exhaustion_seconds", {**_ENDING, "resource": kind.name}, bound="earliest"): "600x90",
+        },
+        (kind.fault,),
+        {**_ENDING, "resource": kind.name, "bound": "expected"},
+        fires_at=(15, 59),
+        silent_at=(9, 14, 110),
+        value="1h 0m 0s",
+    )
+    for kind in exhaustible.OF_RESOURCES
+)
 _OF_CAPACITY = (
     AlertCase(
         "VgpuctlNoCapacity",
@@ -393,4 +415,12 @@ _OF_SHARES = (
         silent_at=(100, 180),
     ),
 )
-CASES: tuple[AlertCase, ...] = (*_OF_MONITORING, *_OF_CERTIFICATES, *_OF_HOSTS, *GPU_CASES, *_OF_CAPACITY, *_OF_SHARES)
+CASES: tuple[AlertCase, ...] = (
+    *_OF_MONITORING,
+    *_OF_CERTIFICATES,
+    *_OF_HOSTS,
+    *GPU_CASES,
+    *_OF_CAPACITY,
+    *_OF_RESOURCES,
+    *_OF_SHARES,
+)

@@ -11,10 +11,12 @@ import math
 import sqlite3
 import threading
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Self
 
+from vgpuctl.agent.wire import measures
+from vgpuctl.agent.wire.measures import Measure
 from vgpuctl.errors import FileNotWritten, StoreUnusable
 from vgpuctl.local_files import make_folder, make_private
 
@@ -59,8 +61,11 @@ _WHAT = "the history of readings"
 
 @dataclass(frozen=True)
 class Subject:
-    """The measured object. kind: as in agent/wire/measures.py. object: a GPU's UUID or address, a vGPU's device, a VM's
-    UUID. tenant, vm, profile: empty where it has none."""
+    """The measured object. kind: as in agent/wire/measures.py. tenant, vm, profile: empty where it has none.
+
+    object: a GPU's UUID or address, a vGPU's device, a VM's UUID, nothing of a host; then the values of the measure's
+    labels, in lines of their own (`part`).
+    """
 
     kind: str
     host: str
@@ -69,6 +74,15 @@ class Subject:
     tenant: str = ""
     vm: str = ""
     profile: str = ""
+
+    def part(self, labels: Sequence[str]) -> "Subject":
+        """The part of the object that the labels of a measure name, such as one pool of a host."""
+        return replace(self, object="\n".join((self.object, *labels))) if labels else self
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The values of the measure's labels."""
+        return tuple(self.object.split("\n")[1:])
 
 
 @dataclass(frozen=True)
@@ -90,6 +104,18 @@ class Sample:
     low: float
     high: float
     minutes: int = 1
+
+
+LICENCE = "licence"
+LICENCE_SEATS = Measure(
+    LICENCE, "seats", "Seats of a licence pool.", ("pool", "edition", "state"), is_kept=True, source="store"
+)
+"""What the store tells and the history keeps: the state of the same metric."""
+
+
+def kept_measure(kind: str, name: str) -> Measure:
+    """A measure of a host or of the store. Raises KeyError."""
+    return LICENCE_SEATS if (kind, name) == (LICENCE, LICENCE_SEATS.name) else measures.measure(kind, name)
 
 
 class History:

@@ -4,8 +4,16 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from vgpuctl.agent.wire.labelled import NamedVgpu, gpu_rows, labelled, missing_rows, named_vgpus, own_names
-from vgpuctl.agent.wire.measures import GPU, MEASURES, VGPU, VM
+from vgpuctl.agent.wire.labelled import (
+    NamedVgpu,
+    gpu_rows,
+    label_value,
+    labelled,
+    missing_rows,
+    named_vgpus,
+    own_names,
+)
+from vgpuctl.agent.wire.measures import GPU, HOST, MEASURES, VGPU, VM
 from vgpuctl.agent.wire.readings import HostReadings, Measured
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import Vm
@@ -39,8 +47,8 @@ def kept_values(host: str, readings: HostReadings, leases: Sequence[Lease]) -> l
     readings = _bounded(readings, Dropped())
     for subject, measured in _subjects(host, readings, _named(readings, leases)):
         for name, labels, value in measured.values:
-            if not labels and (subject.kind, name) in _KEPT:
-                found.append(MeasuredValue(subject, name, value))
+            if (subject.kind, name) in _KEPT:
+                found.append(MeasuredValue(subject.part([label_value(one) for one in labels]), name, value))
     return found
 
 
@@ -69,6 +77,7 @@ def _bounded(readings: HostReadings, dropped: Dropped) -> HostReadings:
 
 
 def _subjects(host: str, readings: HostReadings, vgpus: Sequence[NamedVgpu]) -> Iterator[tuple[Subject, Measured]]:
+    yield Subject(HOST, host, ""), readings.measured
     for gpu in readings.gpus:
         yield Subject(GPU, host, gpu.uuid or gpu.address, gpu=gpu.address), gpu.measured
     for one in vgpus:

@@ -78,4 +78,17 @@ CONTENTION = OwnMetric(
     "Up to this part of the GPU's time was taken by the VM of the labels from neighbours that were promised it.",
     OBJECT_LABELS[VGPU],
 )
+_RESOURCE = ("host", "resource", "name")
+EXHAUSTION = OwnMetric(
+    "vgpuctl_exhaustion_seconds",
+    "Time until a resource is used up if it grows as it did; 0 while it is. resource: host-memory, huge-pages,"
+    " disk-pool or licence-seats. host: empty for what is not of one host. name: for people."
+    " bound: expected, or earliest and latest with 90 % between.",
+    (*_RESOURCE, "bound"),
+)
+EXHAUSTION_CAUSE = OwnMetric(
+    "vgpuctl_exhaustion_cause_ratio",
+    "Part of the growth of such a resource that a VM is behind; of its use where it does not grow.",
+    (*_RESOURCE, "tenant", "vm"),
+)
 OWN_METRICS = tuple(one for one in list(globals().values()) if isinstance(one, OwnMetric))

@@ -15,16 +15,15 @@ from collections.abc import Mapping
 from http.client import HTTPException
 from typing import Any
 
-from vgpuctl.agent.wire import measures
-from vgpuctl.agent.wire.measures import GPU, HOST, INSTANCE, VGPU, VM
+from vgpuctl.agent.wire.measures import GPU, INSTANCE, VGPU, VM, Measure
 from vgpuctl.errors import PrometheusUnusable, UsageError
-from vgpuctl.telemetry.history import MINUTE_S, Sample, Subject
+from vgpuctl.telemetry.history import MINUTE_S, Sample, Subject, kept_measure
 
 _MOST_BYTES = 32 << 20
 _CHUNK = 1 << 16
 _MOST_POINTS = 11_000
 """Prometheus refuses more points of one series in one query."""
-_OBJECT = {GPU: "gpu", INSTANCE: "instance", VGPU: "share", VM: "vm", HOST: "host"}
+_OBJECT = {GPU: "gpu", INSTANCE: "instance", VGPU: "share", VM: "vm"}
 _FIGURES = {"count": "count_over_time", "mean": "avg_over_time", "low": "min_over_time", "high": "max_over_time"}
 
 
@@ -66,15 +65,15 @@ class PrometheusServer:
             raise PrometheusUnusable(f"{len(times)} points of {step_s} s are more than Prometheus gives at once")
         if not times:
             return {}
-        metric = measures.measure(kind, measure).metric
+        asked = kept_measure(kind, measure)
         labels = {_OBJECT.get(kind, "object") if name == "object" else name: value for name, value in where.items()}
         selector = ",".join(f"{name}={_quoted(value)}" for name, value in sorted(labels.items()))
         found: dict[str, dict[Subject, dict[int, float]]] = {}
         for figure, function in _FIGURES.items():
             # A range ends at its time, so the sample of a step is asked for at the step's end.
-            query = f"{function}({metric}{{{selector}}}[{step_s}s])"
+            query = f"{function}({asked.metric}{{{selector}}}[{step_s}s])"
             bounds = {"start": str(begin + step_s), "end": str(times[-1] + step_s), "step": str(step_s)}
-            found[figure] = self._range(kind, {"query": query, **bounds}, step_s)
+            found[figure] = self._range(asked, {"query": query, **bounds}, step_s)
         return {
             subject: [
                 _sample(at, step_s, {figure: found[figure].get(subject, {}).get(at) for figure in _FIGURES})
@@ -83,14 +82,14 @@ class PrometheusServer:
             for subject, counts in found["count"].items()
         }
 
-    def _range(self, kind: str, parameters: Mapping[str, str], step_s: int) -> dict[Subject, dict[int, float]]:
+    def _range(self, asked: Measure, parameters: Mapping[str, str], step_s: int) -> dict[Subject, dict[int, float]]:
         answer = self._ask("/api/v1/query_range", parameters)
         try:
             data = answer["data"]
             if data["resultType"] != "matrix":
                 raise PrometheusUnusable(f"{self.name} answered with a {data['resultType']}, not a matrix")
             return {
-                _subject(kind, one["metric"]): {
+                _subject(asked, one["metric"]): {
                     int(float(at)) - step_s: number
                     for at, text in one["values"]
                     if math.isfinite(number := float(text))
@@ -154,13 +153,12 @@ def _quoted(text: str) -> str:
     return f'"{escaped}"'
 
 
-def _subject(kind: str, labels: Mapping[str, str]) -> Subject:
+def _subject(asked: Measure, labels: Mapping[str, str]) -> Subject:
     def label(name: str) -> str:
         return str(labels.get(name, ""))
 
-    return Subject(
-        kind, label("host"), label(_OBJECT.get(kind, "")), label("gpu"), label("tenant"), label("vm"), label("profile")
-    )
+    names = (label(name) for name in ("host", _OBJECT.get(asked.of, ""), "gpu", "tenant", "vm", "profile"))
+    return Subject(asked.of, *names).part([label(name) for name in asked.labels])
 
 
 def _sample(at: int, step_s: int, figures: Mapping[str, float | None]) -> Sample:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """advise: scenarios that simulated hosts play are read by the real agent, and the VM that causes them is named."""
 
+import re
 import shlex
 import time
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from vgpuctl.telemetry.host_page import kept_values
 from vgpuctl.usecases.observed.fleet_reader import read_fleet
 from vgpuctl.wiring import Settings, open_services
 from vgpuctl_lab.simulated.machine.curves import CURVES
+from vgpuctl_lab.simulated.machine.tree import POOL_FOLDER
+from vgpuctl_lab.simulated.machine.virsh import DOMAINS
 
 SMALL = ("--tenant", "advised", "--memory", "96MiB", "--vcpus", "1", "--network", "none")
 MINUTES = 9
@@ -29,7 +32,7 @@ def operator(fleet_operator: Operator) -> Iterator[Operator]:
     fleet_operator.does("create-tenant", "advised")
     fleet_operator.does("create-vm", "noisy", "--gpu", "A40-24Q", "--limit", "sim-001", *SMALL)
     fleet_operator.does("create-vm", "victim", "--gpu", "A40-24Q", "--limit", "sim-001", *SMALL)
-    fleet_operator.does("create-vm", "leaks", "--gpu", "A40-24Q", "--limit", "sim-002", *SMALL)
+    fleet_operator.does("create-vm", "leaks", "--gpu", "A40-24Q", "--limit", "sim-002", "--disk", "64MiB", *SMALL)
     fleet_operator.does("create-vm", "small", "--gpu", "T4-16Q", "--limit", "sim-003", *SMALL)
     yield fleet_operator
     for name in ("noisy", "victim", "leaks"):
@@ -54,6 +57,13 @@ def history(operator: Operator, fleet: lab.LabFolder) -> Path:
         lab.playing.play(host, lab.scenarios.read_scenario(scenario), folder=fleet)
         path = machine(fleet, host).root / CURVES.lstrip("/")
         files[path] = path.read_text().splitlines()[1:]
+    # The disk of leaks takes four fifths of what goes from the pool of its host.
+    (domain,) = (machine(fleet, "sim-002").root / DOMAINS).glob("advised.leaks.xml")
+    (disk,) = re.findall(r"<source file='([^']+qcow2)'", domain.read_text())
+    files[path] += [
+        f"host disk_free_bytes/{POOL_FOLDER} 0 0:600e9 600:100e9",
+        f"host disk_allocated_bytes/{disk} 0 0:10e9 600:410e9",
+    ]
     path = Path(operator.database.removeprefix("sqlite:///") + ".history")
     settings = Settings([str(operator.inventory)], operator.database, command_timeout_s=300)
     begin = time.time() // 60 * 60 - 60 * MINUTES
@@ -80,7 +90,7 @@ def test_without_history_there_is_no_advice(operator: Operator, tmp_path: Path) 
 def test_the_noisy_neighbour_and_the_leak_are_named_before_it_is_too_late(operator: Operator, history: Path) -> None:
     found = operator.json("advise", "--history", str(history))
     by_fault = {one["fault"]: one for one in found["findings"]}
-    assert set(by_fault) == {"share-stolen", "framebuffer-runs-out"}
+    assert set(by_fault) == {"share-stolen", "framebuffer-runs-out", "disk-pool-runs-out"}
     stolen, filling = by_fault["share-stolen"], by_fault["framebuffer-runs-out"]
     assert (stolen["host"], stolen["vm"], stolen["victims"]) == ("sim-001", "noisy", ["advised/victim"])
     # In the first of its ten minutes the neighbour is still calm.
@@ -88,9 +98,19 @@ def test_the_noisy_neighbour_and_the_leak_are_named_before_it_is_too_late(operat
     assert (filling["host"], filling["vm"]) == ("sim-002", "leaks")
     assert filling["figures"]["used_ratio"] < 1
     assert 0 < filling["figures"]["exhaustion_seconds"] < 90
+    pool = by_fault["disk-pool-runs-out"]
+    assert (pool["host"], pool["resource"]) == ("sim-002", f"disk pool default on {POOL_FOLDER}")
+    assert pool["figures"]["exhaustion_seconds"] == pytest.approx(180, rel=0.2)
+    ((cause, ratio),) = [(f"{one['tenant']}/{one['vm']}", one["ratio"]) for one in pool["causes"]]
+    assert (cause, ratio) == ("advised/leaks", pytest.approx(0.8, abs=0.05))
+    outlooks = {(one["kind"], one["host"]): one["ending"] for one in found["outlooks"]}
+    assert outlooks["disk-pool", "sim-001"] == outlooks["host-memory", "sim-002"] == "lasts"
+    assert outlooks["host-memory", "sim-003"] == "unknown", "nobody has read it"
     told = operator.does("advise", "--host", "sim-001").out
     assert "advised/noisy uses 84% of the GPU's time and was promised 50%" in told
     assert "move-vm" in told
+    told = operator.does("advise", "--host", "sim-002").out
+    assert "disk-pool-runs-out: sim-002\n" in told and "behind the growth: advised/leaks 80%" in told
     assert operator.json("advise", "--host", "sim-003")["findings"] == []
 
 
@@ -102,6 +122,7 @@ def test_each_onset_is_one_event_and_a_metric(operator: Operator, history: Path)
                 lambda series: (
                     values(series, "vgpuctl_gpu_contention_ratio")
                     and values(series, "vgpuctl_vgpu_framebuffer_exhaustion_seconds")
+                    and values(series, "vgpuctl_exhaustion_seconds", resource="disk-pool")
                 ),
             )
             assert values(series, "vgpuctl_gpu_contention_ratio", vm="noisy") == [pytest.approx(0.4, abs=0.1)]
@@ -114,6 +135,9 @@ def test_each_onset_is_one_event_and_a_metric(operator: Operator, history: Path)
         (event,) = operator.json("list-events", "--kind", kind)
         assert (event["subject"], event["tenant"], event["after"]) == (subject, "advised", {"state": "begun"})
         assert event["evidence"]["gpu"].startswith("0000:")
+    (event,) = operator.json("list-events", "--kind", "exhaustion-observed")
+    assert (event["host"], event["tenant"], event["after"]) == ("sim-002", None, {"state": "begun"})
+    assert event["evidence"]["causes"] == ["advised/leaks"]
 
 
 def test_advice_is_a_diff_with_commands_gain_proof_and_hours(

@@ -72,6 +72,7 @@ def test_the_optional_queries_are_sound(scene: Scene) -> None:
 _NOT_HERE = {
     "vgpuctl_gpu_contention_ratio": "needs eight minutes of history: tests/e2e/telemetry/test_advise.py",
     "vgpuctl_vgpu_framebuffer_exhaustion_seconds": "needs six minutes of history: tests/e2e/telemetry/test_advise.py",
+    "vgpuctl_exhaustion_seconds": "nothing is used up: tests/e2e/telemetry/test_advise.py",
     "vgpuctl_host_layout_differences": "a running controller compares: tests/e2e/operate/test_watched_layout.py",
     "vgpuctl_promise_broken": "nothing that was promised is broken: tests/e2e/vm/test_promises.py",
     "vgpuctl_certificate_expiry_timestamp_seconds": "the exporter serves without TLS: test_exporter_tls.py",

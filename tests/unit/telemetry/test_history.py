@@ -293,3 +293,14 @@ def test_a_history_is_for_its_owner_alone_and_keeps_a_mode_that_was_given(tmp_pa
     finally:
         os.umask(before)
     assert path.stat().st_mode & 0o777 == 0o640
+
+
+def test_parts_of_an_object_are_apart_and_have_their_labels(path: Path) -> None:
+    host = Subject("host", "gpu1", "")
+    pool = host.part(["default", "/srv/a b"])
+    assert (host.labels, pool.labels) == ((), ("default", "/srv/a b"))
+    with History(path) as history:
+        history.add(NOON, [value(1.0, one) for one in (host, pool, host.part(["more", "/"]))])
+        found = history.series("host", "utilization_ratio", since=NOON, until=NOON + 60)
+    assert sorted(one.labels for one in found) == [(), ("default", "/srv/a b"), ("more", "/")]
+    assert host.part([]) == host

@@ -171,3 +171,30 @@ def test_what_is_no_address_of_a_server_is_refused(url: str) -> None:
 
 def test_an_address_of_ipv6_keeps_its_brackets() -> None:
     assert PrometheusServer("https://user:pw@[::1]:9090/x/").name == "https://[::1]:9090/x"
+
+
+@pytest.mark.parametrize(
+    ("kind", "measure", "labels", "subject"),
+    [
+        (
+            "host",
+            "pool_total_bytes",
+            {"host": "gpu1", "pool": "default", "filesystem": "/srv"},
+            Subject("host", "gpu1", "").part(["default", "/srv"]),
+        ),
+        ("host", "memory_total_bytes", {"host": "gpu1", "instance": "gpu1"}, Subject("host", "gpu1", "")),
+        (
+            "licence",
+            "seats",
+            {"pool": "dls", "edition": "vws", "state": "free"},
+            Subject("licence", "", "").part(["dls", "vws", "free"]),
+        ),
+    ],
+)
+def test_labels_of_a_measure_name_a_part_as_in_the_kept_history(
+    serve: Serve, kind: str, measure: str, labels: dict[str, str], subject: Subject
+) -> None:
+    url, asked = serve(lambda handler, _form: handler.give(matrix((labels, [(NOON + 60, "1")]))))
+    (found,) = PrometheusServer(url).series(kind, measure, since=NOON, until=NOON + 60)
+    assert found == subject
+    assert f"(vgpuctl_{kind}_{measure}{{}}[60s])" in asked[0][1]["query"][0]

@@ -2,7 +2,7 @@
 """The pools of huge pages, over all NUMA nodes and of each (Linux admin-guide/mm/hugetlbpage)."""
 
 import re
-from typing import Tuple
+from typing import Optional, Tuple
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.memory import HugepageFacts
@@ -33,9 +33,14 @@ def read_with_mounts(host: Host) -> Tuple[HugepageFacts, ...]:
     mounts = host.read_optional("/proc/mounts")
     if mounts is None:
         return pools
-    default = _DEFAULT.search(host.read_optional("/proc/meminfo") or "")
-    sizes = read_hugetlbfs_sizes(mounts, int(default[1]) if default else None)
+    sizes = read_hugetlbfs_sizes(mounts, read_usual_kib(host))
     return tuple(HugepageFacts(one.size_kib, one.total, one.free, one.size_kib in sizes) for one in pools)
+
+
+def read_usual_kib(host: Host) -> Optional[int]:
+    """Return the page size that counts where none is named, None where the kernel has no huge pages. Raises Problem."""
+    usual = _DEFAULT.search(host.read_optional("/proc/meminfo") or "")
+    return int(usual[1]) if usual else None
 
 
 def node_folder(number: int) -> str:

@@ -23,7 +23,8 @@ _DOMAINS_AT_MOST, _BYTES_AT_MOST, _NAME_AT_MOST = 1024, 1 << 20, 256
 class RunningDomain:
     """One domain of which libvirt keeps a file. pid: of its QEMU. tenant: None for a foreign domain.
 
-    functions: the host's PCI functions that it takes, in the order of their addresses in the guest.
+    functions: the host's PCI functions that it takes, in the order of their addresses in the guest. page_kib: the size
+    of its huge pages; 0 for the host's usual size, None where its memory is not in huge pages of one size.
     """
 
     uuid: str
@@ -31,6 +32,7 @@ class RunningDomain:
     pid: Optional[int] = None
     tenant: Optional[str] = None
     functions: Tuple[str, ...] = ()
+    page_kib: Optional[int] = None
 
 
 _Stamp = Tuple[int, int, int]
@@ -105,7 +107,18 @@ def _read_one(host: Host, path: str) -> Optional[RunningDomain]:
         int(pid) if pid.isdecimal() and len(pid) < 10 else None,
         tenant if tenant and _TENANT.fullmatch(tenant) else None,
         _functions(domain),
+        _page_kib(domain),
     )
+
+
+def _page_kib(domain: "Element") -> Optional[int]:
+    backing = domain.find("memoryBacking/hugepages")
+    if backing is None:
+        return None
+    # libvirt writes KiB, whatever unit the definition had.
+    sizes = {(page.get("size", ""), page.get("unit", "KiB")) for page in backing.iterfind("page")} or {("0", "KiB")}
+    size, unit = min(sizes)
+    return int(size) if len(sizes) == 1 and unit == "KiB" and size.isdecimal() and len(size) < 10 else None
 
 
 def _functions(domain: "Element") -> Tuple[str, ...]:

@@ -2,9 +2,9 @@
 """All readings of a host by one question."""
 
 from functools import partial
-from typing import Dict, List, Optional
+from typing import Dict, List, Optional, Tuple
 
-from vgpuctl.agent.facts import nvidia, pci
+from vgpuctl.agent.facts import nvidia, pci, pools
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.mistakes import guarded
 from vgpuctl.agent.readings import domains, machine, vms, xids
@@ -14,6 +14,7 @@ from vgpuctl.agent.readings.xids import XidCounts
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.measure_states import NO_TELEMETRY, SUPPORT
 from vgpuctl.agent.wire.measures import GPU, MEASURES
+from vgpuctl.agent.wire.memory import PoolSpace
 from vgpuctl.agent.wire.readings import GpuReadings, HostReadings, Measured, VmReadings
 
 VFIO = "vfio-pci"
@@ -50,15 +51,18 @@ def read(host: Host) -> HostReadings:
             gpus += guarded(unread, function.address, partial(_read_other, function, counts, unread), [])
     read_at = host.now()
     left_s = min(LIMIT_S - (host.monotonic() - began_s), VMS_LIMIT_S)
+    spaces: Tuple[PoolSpace, ...] = guarded(
+        unread, "the room of storage pools", lambda: pools.read_spaces(host, unread), ()
+    )
     measured_vms: List[VmReadings] = guarded(
-        unread, "the VMs", lambda: vms.read(host, running, unread, limit_s=left_s), []
+        unread, "the VMs", lambda: vms.read(host, running, spaces, unread, limit_s=left_s), []
     )
     now_s = host.monotonic()
     used_s = None if cpu_s is None else host.cpu_seconds() - cpu_s
     measured = guarded(
         unread,
         "the host itself",
-        lambda: machine.read(host, took_s=now_s - began_s, cpu_s=used_s).measured(),
+        lambda: machine.read(host, spaces, took_s=now_s - began_s, cpu_s=used_s).measured(),
         Measured((), ()),
     )
     return HostReadings(

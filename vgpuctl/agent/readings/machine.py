@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Readings of the host itself: its memory, its CPU time, and what these readings cost it."""
+"""Readings of the host itself: its memory, pools and CPU time, and what these readings cost it."""
 
-from typing import Dict, Optional
+from typing import Dict, Optional, Sequence
 
+from vgpuctl.agent.facts import hugepages
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.readings.recorder import Recorder
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.measures import HOST
+from vgpuctl.agent.wire.memory import PoolSpace
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 # The first columns of /proc/stat's line `cpu` (proc(5)). The last two of guests are in user and nice already.
@@ -14,8 +16,11 @@ CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "stea
 _KIB = 1024
 
 
-def read(host: Host, *, took_s: float, cpu_s: Optional[float]) -> Recorder:
-    """Return what is measured of the host. took_s, cpu_s: time and CPU time of the readings until now, if known."""
+def read(host: Host, spaces: Sequence[PoolSpace], *, took_s: float, cpu_s: Optional[float]) -> Recorder:
+    """Return what is measured of the host.
+
+    spaces: of its pools. took_s, cpu_s: time and CPU time of the readings until now, if known.
+    """
     found = Recorder(HOST)
     found.add("reading_seconds", max(took_s, 0.0))
     if cpu_s is None:
@@ -39,7 +44,17 @@ def read(host: Host, *, took_s: float, cpu_s: Optional[float]) -> Recorder:
         for mode, count in zip(CPU_MODES, line[1:]):
             found.add("cpu_seconds", int(count) / ticks, mode)
 
+    def huge_pages() -> None:
+        for pool in hugepages.read(host):
+            if pool.total:
+                found.add("hugepages_total_bytes", pool.total * pool.size_kib * _KIB, str(pool.size_kib))
+                found.add("hugepages_free_bytes", pool.free * pool.size_kib * _KIB, str(pool.size_kib))
+
+    for space in spaces:
+        found.add("pool_total_bytes", space.total_bytes, space.pool, space.filesystem)
+        found.add("pool_available_bytes", space.available_bytes, space.pool, space.filesystem)
     found.ask("memory_total_bytes memory_available_bytes", memory)
+    found.ask("hugepages_total_bytes hugepages_free_bytes", huge_pages)
     found.ask("cpu_seconds", cpu)
     return found
 

@@ -2,14 +2,18 @@
 """Readings of running VMs by libvirt's statistics: one `virsh domstats` for all of them (telemetry reference 3)."""
 
 import re
-from typing import Dict, List, Mapping, Optional, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from vgpuctl.agent.facts import hugepages
+from vgpuctl.agent.facts.pools import filesystem_name
 from vgpuctl.agent.host import Host
+from vgpuctl.agent.mistakes import guarded
 from vgpuctl.agent.readings.domains import RunningDomain
 from vgpuctl.agent.readings.recorder import Recorder
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.measure_states import DOMAIN_STATES
 from vgpuctl.agent.wire.measures import VM
+from vgpuctl.agent.wire.memory import PoolSpace
 from vgpuctl.agent.wire.readings import VmReadings
 
 _GROUPS = ("--state", "--cpu-total", "--balloon", "--vcpu", "--interface", "--block")
@@ -18,6 +22,7 @@ COMMAND = ("virsh", "--connect", "qemu:///system", "--readonly", "domstats", "--
 _DOMAIN = re.compile(r"Domain: '(.*)'")
 _STATISTIC = re.compile(r"  ([a-z0-9.-]{1,64})=(.{0,4096})")
 _NUMBER = re.compile(r"[0-9]{1,19}")
+_HUGETLB = re.compile(r"^HugetlbPages:\s*([0-9]{1,15}) kB", re.MULTILINE)
 _OUTPUT_AT_MOST, _VMS_AT_MOST, _DEVICES_AT_MOST = 16 << 20, 1024, 32
 _LABEL_AT_MOST = 64
 # For the question after the UUIDs, however long the statistics took.
@@ -50,8 +55,18 @@ _INTERFACE = (
 _NOT_TOLD = "libvirt does not tell it now; while a job such as a migration runs it tells less"
 
 
-def read(host: Host, domains: Mapping[str, RunningDomain], unread: List[str], *, limit_s: float) -> List[VmReadings]:
-    """Return the readings of every running VM, by name. domains: by name, of libvirt's own files. limit_s: of virsh."""
+def read(
+    host: Host,
+    domains: Mapping[str, RunningDomain],
+    spaces: Sequence[PoolSpace],
+    unread: List[str],
+    *,
+    limit_s: float,
+) -> List[VmReadings]:
+    """Return the readings of every running VM, by name.
+
+    domains: by name, of libvirt's own files. spaces: of the host's pools. limit_s: of virsh.
+    """
     end_s = host.monotonic() + limit_s
     try:
         done = host.run([*COMMAND, *_GROUPS], timeout_s=max(round(limit_s), _LEAST_S))
@@ -67,13 +82,20 @@ def read(host: Host, domains: Mapping[str, RunningDomain], unread: List[str], *,
         return []
     told = parse(done.output)
     uuids = {} if all(name in domains for name in told) else _read_uuids(host, unread, end_s)
+    rooms: Dict[str, Dict[str, int]] = guarded(unread, "the disks of VMs", lambda: _read_rooms(host, told, spaces), {})
+    usual_kib = hugepages.read_usual_kib(host) if any(one.page_kib == 0 for one in domains.values()) else None
     found = []
     for name in sorted(told):
         domain = domains.get(name)
         uuid = domain.uuid if domain is not None else uuids.get(name)
         if uuid is not None:
             tenant = None if domain is None else domain.tenant
-            found.append(VmReadings(uuid, name, tenant, _record(told[name]).measured()))
+            recorder = _record(told[name])
+            if domain is not None:
+                _record_pages(recorder, host, domain, usual_kib)
+            for filesystem, size in sorted(rooms.get(name, {}).items()):
+                recorder.add("disk_allocated_bytes", size, filesystem)
+            found.append(VmReadings(uuid, name, tenant, recorder.measured()))
     if len(found) < len(told):
         unread.append(f"{len(told) - len(found)} VMs ended, or libvirt does not tell their UUIDs")
     if len(found) > _VMS_AT_MOST:
@@ -140,6 +162,51 @@ def _record(told: Mapping[str, str]) -> Recorder:
     _record_devices(found, told, "block", _DISK)
     _record_devices(found, told, "net", _INTERFACE)
     return found
+
+
+def _read_rooms(
+    host: Host, told: Mapping[str, Mapping[str, str]], spaces: Sequence[PoolSpace]
+) -> Dict[str, Dict[str, int]]:
+    """Return what the disks of each VM take on the file systems of pools, by VM and file system. Raises Problem."""
+    if not spaces:
+        return {}
+    mounts = host.read_optional("/proc/mounts") or ""
+    known = {one.filesystem for one in spaces}
+    disks: Dict[str, Dict[str, str]] = {}
+    for name, statistics in told.items():
+        for number in range(min(_number(statistics, "block.count") or 0, _DEVICES_AT_MOST)):
+            path = statistics.get(f"block.{number}.path", "")
+            if path.startswith("/") and (filesystem := _filesystem(mounts, path, spaces)) in known:
+                disks.setdefault(name, {})[path] = filesystem
+    sizes = host.allocated(sorted({path for paths in disks.values() for path in paths})) if disks else {}
+    found: Dict[str, Dict[str, int]] = {}
+    for name, paths in disks.items():
+        for path, filesystem in paths.items():
+            if path in sizes:
+                rooms = found.setdefault(name, {})
+                rooms[filesystem] = rooms.get(filesystem, 0) + sizes[path]
+    return found
+
+
+def _filesystem(mounts: str, path: str, spaces: Sequence[PoolSpace]) -> str:
+    """Return the name of the file system that has a disk; where no mount tells it, that of the pool around it."""
+    name = filesystem_name(mounts, path)
+    around = [one.filesystem for one in spaces if path.startswith(one.path.rstrip("/") + "/")]
+    return around[0] if name == path and around else name
+
+
+def _record_pages(found: Recorder, host: Host, domain: RunningDomain, usual_kib: Optional[int]) -> None:
+    """Record the huge pages that the kernel counts for a VM's QEMU (proc(5), status)."""
+    size_kib = domain.page_kib or (usual_kib if domain.page_kib == 0 else None)
+    if not size_kib or domain.pid is None:
+        return
+
+    def pages() -> None:
+        held = _HUGETLB.search(host.read(f"/proc/{domain.pid}/status"))
+        if held:
+            found.add("hugepages_bytes", int(held[1]) * _KIB, str(size_kib))
+
+    found.ask("hugepages_bytes", pages)
 
 
 def _record_devices(

@@ -161,7 +161,7 @@ def _keep_of_journal(output: str) -> str:
 
 
 def _keep_of_domain(text: str) -> str:
-    """Return a VM's name, UUID, PCI functions and the tenant in its metadata; a damaged definition stays damaged."""
+    """Return a VM's name, UUID, huge pages, PCI functions and tenant; a damaged definition stays damaged."""
     try:
         root = ElementTree.fromstring(text)
     except (ElementTree.ParseError, ValueError, LookupError):
@@ -175,6 +175,8 @@ def _keep_of_domain(text: str) -> str:
     for vm in domain.iterfind("metadata/*"):
         if vm.tag.endswith("}vm") and vm.get("tenant"):
             ElementTree.SubElement(ElementTree.SubElement(made, "metadata"), vm.tag, {"tenant": vm.get("tenant", "")})
+    for pages in domain.iterfind("memoryBacking/hugepages"):
+        ElementTree.SubElement(made, "memoryBacking").append(pages)
     devices = ElementTree.SubElement(made, "devices")
     devices.extend(_copy_of_device(one) for one in domain.iterfind("devices/hostdev[@type='pci']"))
     if root is not domain:

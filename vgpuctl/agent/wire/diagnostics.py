@@ -7,6 +7,7 @@ They cost more to read than facts and nobody places a VM by them, so they are as
 from typing import Optional, Tuple
 
 from vgpuctl.agent.wire.check_ids import CheckId
+from vgpuctl.agent.wire.memory import PoolSpace
 from vgpuctl.agent.wire.ovn import OvnDiagnostics
 from vgpuctl.agent.wire.values import dataclass
 
@@ -180,7 +181,7 @@ class HostDiagnostics:
     unread: what could not be read, as sentences. ovn: None where no ovn-controller runs.
     guests_at_shutdown: ON_SHUTDOWN of libvirt-guests as it counts (`suspend`, `shutdown`), None where that service is
     not enabled. is_proxmox: True for a host of Proxmox VE.
-    pool_labels: of pools that are folders; only where SELinux is on.
+    pool_labels: of pools that are folders; only where SELinux is on. pool_spaces: of active pools that are folders.
     sriov_boards: device ids (`20b0`) in the list of the host's sriov-manage, None where its text has no list.
     """
 
@@ -199,3 +200,4 @@ class HostDiagnostics:
     pool_labels: Tuple[PoolLabel, ...] = ()
     qemu_logs: Tuple[str, ...] = ()
     fabric_version: Optional[str] = None
+    pool_spaces: Tuple[PoolSpace, ...] = ()

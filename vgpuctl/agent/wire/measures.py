@@ -163,7 +163,9 @@ _OF_VMS: Tuple[Measure, ...] = (
     _vm("vcpu_steal_seconds", "Time that virtual CPUs waited for a CPU of the host.", counter=True),
     _vm("memory_current_bytes", "Memory that the VM has now."),
     _vm("memory_maximum_bytes", "Memory that the VM may have."),
-    _vm("memory_rss_bytes", "Memory of the host that QEMU holds."),
+    _vm("memory_rss_bytes", "Memory of the host that QEMU holds, without huge pages.", kept=True),
+    _vm("hugepages_bytes", "Huge pages of a size, in KiB, that the VM holds.", "size", kept=True),
+    _vm("disk_allocated_bytes", "Room that the VM's disks take on a file system of a pool.", "filesystem", kept=True),
     _vm("memory_unused_bytes", "Memory that the guest leaves unused, told by its balloon driver."),
     _vm("block_read_bytes", "Bytes read from a disk.", "device", counter=True),
     _vm("block_written_bytes", "Bytes written to a disk.", "device", counter=True),
@@ -183,8 +185,12 @@ _OF_VMS: Tuple[Measure, ...] = (
 _OF_HOSTS: Tuple[Measure, ...] = (
     _host("reading_seconds", "Time that these readings took on the host."),
     _host("reading_cpu_seconds", "CPU time that these readings cost the host."),
-    _host("memory_total_bytes", "Memory of the host."),
-    _host("memory_available_bytes", "Memory of the host that programs can still have."),
+    _host("memory_total_bytes", "Memory of the host.", kept=True),
+    _host("memory_available_bytes", "Memory of the host that programs can still have.", kept=True),
+    _host("hugepages_total_bytes", "Huge pages of a size, in KiB, that the host keeps.", "size", kept=True),
+    _host("hugepages_free_bytes", "Huge pages of a size that no program holds.", "size", kept=True),
+    _host("pool_total_bytes", "Size of the file system of an active storage pool.", "pool", "filesystem", kept=True),
+    _host("pool_available_bytes", "Free room of a storage pool's file system.", "pool", "filesystem", kept=True),
     _host("cpu_seconds", "CPU time of the host by mode.", "mode", counter=True),
 )
 MEASURES: Tuple[Measure, ...] = (*_OF_GPUS, *_OF_INSTANCES, *_OF_VGPUS, *_OF_VMS, *_OF_HOSTS)

@@ -1,9 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Facts of a host's memory: its NUMA nodes and huge pages. Python 3.9, standard library only."""
+"""Facts of a host's memory and disks: its NUMA nodes, huge pages, room of pools. Python 3.9, standard library only."""
 
 from typing import Optional, Tuple
 
 from vgpuctl.agent.wire.values import dataclass
+
+ACTIVE_POOLS = "/run/libvirt/storage"
+"""libvirt's folder with a file for each active storage pool."""
 
 
 @dataclass(frozen=True)
@@ -34,3 +37,18 @@ class NumaNode:
     memory_available_mib: Optional[int] = None
     hugepages: Tuple[HugepageFacts, ...] = ()
     cores: Tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class PoolSpace:
+    """The room of an active storage pool that is a folder.
+
+    filesystem: the one that has the folder: its source where other hosts can mount it too (`nas:/vms`), else the place
+    where it is mounted. available_bytes: for programs without the rights of root.
+    """
+
+    pool: str
+    path: str
+    filesystem: str
+    total_bytes: int
+    available_bytes: int

@@ -4,9 +4,13 @@
 import re
 from typing import Optional, Set
 
+from vgpuctl.agent.wire.values import dataclass
+
 # The kernel prints `pagesize=2M` and `pagesize=1024M` (fs/hugetlbfs/inode.c).
 _MOUNTED = re.compile(r"(?:^|,)pagesize=([0-9]{1,12})([KMGkmg])")
 _KIB = {"K": 1, "M": 1 << 10, "G": 1 << 20}
+# `nas:/vms` of NFS and CephFS, `//nas/vms` of CIFS, `nas:vms` of GlusterFS; not `tmpfs` or `overlay`.
+_OF_NETWORK = re.compile(r"^//|[:=]")
 
 
 def read_hugetlbfs_sizes(mounts: str, default_kib: Optional[int]) -> Set[int]:
@@ -24,8 +28,22 @@ def read_hugetlbfs_sizes(mounts: str, default_kib: Optional[int]) -> Set[int]:
     return found
 
 
-def filesystem_of(mounts: str, path: str) -> Optional[str]:
-    """Return the type of the file system that has a path, by the text of /proc/mounts; None where that has none."""
+@dataclass(frozen=True)
+class Mount:
+    """One mount. source: what is mounted, such as a device or `nas:/vms`. type: of its file system."""
+
+    source: str
+    place: str
+    type: str
+
+    def name(self) -> str:
+        """The file system's name: the source of one that other hosts can mount too, else the place."""
+        is_local = self.source.startswith("/") and not self.source.startswith("//")
+        return self.place if is_local or not _OF_NETWORK.search(self.source) else self.source
+
+
+def mount_of(mounts: str, path: str) -> Optional[Mount]:
+    """Return the mount that has a path, by the text of /proc/mounts; None where that has none."""
     found, longest = None, -1
     for line in mounts.splitlines():
         fields = line.split(" ")
@@ -34,5 +52,11 @@ def filesystem_of(mounts: str, path: str) -> Optional[str]:
         # The kernel writes blanks, tabs, line ends and backslashes as octal numbers (fs/proc_namespace.c).
         place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[1])
         if (path + "/").startswith(place.rstrip("/") + "/") and len(place) >= longest:
-            found, longest = fields[2], len(place)
+            found, longest = Mount(fields[0], place, fields[2]), len(place)
     return found
+
+
+def filesystem_of(mounts: str, path: str) -> Optional[str]:
+    """Return the type of the file system that has a path, by the text of /proc/mounts; None where that has none."""
+    mount = mount_of(mounts, path)
+    return None if mount is None else mount.type

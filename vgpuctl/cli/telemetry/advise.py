@@ -46,9 +46,9 @@ _JSON: "JsonOutput[WithFields[Advised, JsonAdvised]]" = JsonOutput()
 @options.database
 @options.as_json
 def command(tenant: str | None, host: str | None, since: str, replay: str, as_json: bool, **where: Any) -> None:
-    """Advise changes that are worth it, from kept readings. It names VMs whose framebuffer runs out or that take time
-    from others.
+    """Advise changes that are worth it, from kept readings. It names what runs out, and VMs that take time from others.
 
+    Framebuffer, memory, huge pages and pools of hosts and licence seats are named with the VMs behind their end.
     Each recommendation has the declared values before and after, the commands, the gain with its proof by replay, and
     the hours that were measured (docs/advice.md). Nothing is changed, and no host is contacted.
     """
@@ -69,11 +69,15 @@ def command(tenant: str | None, host: str | None, since: str, replay: str, as_js
 
 def _show(found: "Advised") -> None:
     from vgpuctl.model.faults import FAULTS
+    from vgpuctl.scheduler.advice.exhaustion import Prospect
 
     for finding in found.findings:
-        print_line(f"{finding.fault}: {finding.host} {finding.gpu}")
+        print_line(f"{finding.fault}: {finding.host} {finding.gpu}".rstrip(" :"))
         print_line(f"  {finding.text}")
         print_line(f"  next: {FAULTS[finding.fault].remedy}")
+    for outlook in found.outlooks:
+        if outlook.ending is Prospect.UNKNOWN:
+            print_line(f"unknown: {' '.join((*outlook.hosts, outlook.text))}")
     for one in found.recommendations:
         _show_advice(one, found.tuning.get(one.id))
     for trial in found.trials:
@@ -82,7 +86,9 @@ def _show(found: "Advised") -> None:
         print_line("no recommendation")
     say(
         f"{found.measured} of {counted(found.leases, 'lease')} measured, for up to {found.hours:.1f} hours;"
-        f" {counted(len(found.findings), 'finding')}, {counted(len(found.recommendations), 'recommendation')}"
+        f" {counted(len(found.findings), 'finding')}, {counted(len(found.recommendations), 'recommendation')};"
+        f" {sum(one.ending is Prospect.LASTS for one in found.outlooks)} of"
+        f" {counted(len(found.outlooks), 'shared resource')} last"
     )
 
 

@@ -12,6 +12,7 @@ from vgpuctl.planner.doctor import (
     libvirt_checks,
     network_checks,
     platform_checks,
+    resource_checks,
     sriov_checks,
     vgpu_checks,
 )
@@ -75,6 +76,9 @@ CHECKS: tuple[Check, ...] = (
     Check(CheckId.GUEST_SECURE_BOOT, 0, platform_checks.guest_secure_boot, Severity.NOTE),
     Check(CheckId.GUEST_TPM, 0, platform_checks.guest_tpm, Severity.NOTE),
     Check(CheckId.HUGEPAGES_MOUNT, 0, platform_checks.hugepages_mount),
+    Check(CheckId.HOST_MEMORY_RUNS_OUT, 0, resource_checks.host_memory, Severity.WARNING),
+    Check(CheckId.HUGE_PAGES_RUN_OUT, 0, resource_checks.huge_pages, Severity.NOTE),
+    Check(CheckId.DISK_POOL_RUNS_OUT, 0, resource_checks.disk_pools, Severity.WARNING),
     Check(CheckId.GUESTS_AT_SHUTDOWN, 0, platform_checks.guests_at_shutdown, Severity.WARNING),
     Check(CheckId.PROXMOX, 0, platform_checks.proxmox, Severity.WARNING),
     Check(CheckId.CONTAINER_GPUS, 0, platform_checks.container_gpus),

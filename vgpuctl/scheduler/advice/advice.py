@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from vgpuctl.model.faults import FaultId
+from vgpuctl.model.vm import printed_name
 
 
 class AdviceKind(enum.StrEnum):
@@ -101,10 +102,30 @@ class Advice:
 
 
 @dataclass(frozen=True)
+class CausingVm:
+    """A VM behind what is used of a resource. tenant: empty for a domain of the host that is no VM of vgpuctl.
+
+    amount: in bytes, or seats. ratio: its part of the growth, or of what is used where nothing grows.
+    """
+
+    tenant: str
+    vm: str
+    amount: float
+    ratio: float
+
+    @property
+    def name(self) -> str:
+        """The VM as events name it."""
+        return printed_name(self.tenant, self.vm) if self.tenant else f"the foreign domain {self.vm}"
+
+
+@dataclass(frozen=True)
 class MeasuredFault:
     """Something that goes wrong now, with the VM that causes it.
 
     victims: VMs that suffer from it. figures: what was measured, by name with its unit.
+    resource: what is used up, where it is not a VM's own. Then there is no GPU, and `causes` has the VMs, the largest
+    first; host is empty where the resource is not of one host.
     """
 
     fault: FaultId
@@ -117,11 +138,18 @@ class MeasuredFault:
     text: str
     victims: tuple[str, ...] = ()
     figures: Mapping[str, float] = field(default_factory=dict)
+    resource: str = ""
+    causes: tuple[CausingVm, ...] = ()
 
     @property
-    def key(self) -> tuple[str, str, str, str, str]:
+    def key(self) -> tuple[str, ...]:
         """The identity of a finding from look to look."""
-        return (self.fault.value, self.host, self.gpu, self.tenant, self.vm)
+        return (self.fault.value, self.host, self.gpu, self.tenant, self.vm, self.resource)
+
+    @property
+    def subject(self) -> str:
+        """What the event of it is about."""
+        return self.resource or printed_name(self.tenant, self.vm)
 
 
 def advice_id(kind: AdviceKind, *what: str) -> str:

@@ -1,10 +1,40 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Alerts on capacity: shares, queue, node pools, quotas, licences."""
+"""Alerts on capacity: shares, queue, node pools, quotas, licences, and what hosts run out of."""
 
+from collections.abc import Iterator, Mapping
+
+from vgpuctl.model import exhaustible
+from vgpuctl.model.exhaustible import Exhaustible
 from vgpuctl.model.faults import FaultId
-from vgpuctl.telemetry.alerts.alert import INFO, WARNING, Alert
+from vgpuctl.telemetry.alerts.alert import CRITICAL, INFO, WARNING, Alert, AlertSeverity
 
 _POOL = "node pool {{ $labels.tenant }}/{{ $labels.node_pool }}"
+_HOURS_4, _DAYS_3 = 14_400, 259_200
+_BEFORE: Mapping[Exhaustible, tuple[AlertSeverity, int]] = {
+    exhaustible.HOST_MEMORY: (WARNING, _HOURS_4),
+    exhaustible.HUGE_PAGES: (INFO, _HOURS_4),
+    exhaustible.DISK_POOL: (CRITICAL, _HOURS_4),
+    exhaustible.LICENCE_SEATS: (WARNING, _DAYS_3),
+}
+"""How urgent the end of each kind of resource is, and how many seconds before it somebody looks."""
+
+
+def _exhaustion_alerts() -> Iterator[Alert]:
+    """One for each kind of resource that several VMs use."""
+    for kind in exhaustible.OF_RESOURCES:
+        severity, before_s = _BEFORE[kind]
+        yield Alert(
+            kind.fault,
+            "capacity",
+            f"Vgpuctl{''.join(word.capitalize() for word in kind.fault.split('-'))}",
+            severity,
+            f'vgpuctl_exhaustion_seconds{{resource="{kind.name}",bound="expected"}} < {before_s}',
+            "{{ $labels.name }}: used up in {{ $value | humanizeDuration }} if it grows on",
+            "5m",
+            "15m",
+        )
+
+
 OF_CAPACITY = (
     Alert(
         FaultId.NO_CAPACITY,
@@ -62,6 +92,7 @@ OF_CAPACITY = (
         "15m",
         "15m",
     ),
+    *_exhaustion_alerts(),
     Alert(
         FaultId.LICENCE_POOL_FULL,
         "capacity",

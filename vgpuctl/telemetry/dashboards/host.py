@@ -111,6 +111,13 @@ HOST = Dashboard(
                     unit=Unit.BYTES,
                 ),
                 lines(
+                    "Storage pools",
+                    "Available of all, of pools that are folders.",
+                    Query(f"vgpuctl_host_pool_available_bytes{_ON}", "{{host}} {{pool}} available"),
+                    Query(f"vgpuctl_host_pool_total_bytes{_ON}", "{{host}} {{pool}} total"),
+                    unit=Unit.BYTES,
+                ),
+                lines(
                     "Cost of the readings",
                     "CPU time of the agent for one reading.",
                     Query(f"vgpuctl_host_reading_cpu_seconds{_ON}", "{{host}}"),

@@ -1,24 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """advise: what goes wrong, by which VM, and changes that are worth it, each with its proof."""
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from vgpuctl.errors import NotFound
-from vgpuctl.scheduler.advice import framebuffer_runs_out
+from vgpuctl.model import exhaustible
 from vgpuctl.scheduler.advice.advice import Advice, MeasuredFault
 from vgpuctl.scheduler.advice.everything import advise_all, find_all
+from vgpuctl.scheduler.advice.exhaustion import Outlook
 from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, MeasuredFleet
 from vgpuctl.usecases.observed.tuning_record import Trial
-from vgpuctl.usecases.running.history import open_past
+from vgpuctl.usecases.running.history import Past, open_past
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.measured_fleet import REPLAYED, Windows, read_fleet_measured
+from vgpuctl.usecases.telemetry.measured_resources import read_outlooks
 from vgpuctl.usecases.telemetry.tuning_advice import ShownTrial, TuningView, shown, tuning_of
 
 
 @dataclass(frozen=True)
 class Advised:
-    """findings: what goes wrong now. recommendations: by kind, host and GPU.
+    """findings: what goes wrong now. recommendations: by kind, host and GPU. outlooks: of what VMs share.
 
     measured: leases with readings, of all leases. hours: that were measured of the one that was measured longest.
     trials: the changes that controllers have in trial. tuning: what a controller makes of a recommendation, by its id.
@@ -31,6 +34,7 @@ class Advised:
     hours: float
     trials: tuple[ShownTrial, ...] = ()
     tuning: Mapping[str, str] = field(default_factory=dict)
+    outlooks: tuple[Outlook, ...] = ()
 
 
 def advise(
@@ -46,31 +50,49 @@ def advise(
             session.tenant(tenant)
     if host is not None and host not in services.inventory.select(None):
         raise NotFound(f"the inventory has no host {host}", hint="see `vgpuctl list-hosts`")
-    fleet = measured_fleet(services, since_s, replay_s)
+    with _opened_past(services) as past:
+        fleet = _measured_fleet(services, past, since_s, replay_s)
+        every = read_outlooks(services.store, past, fleet.now, services.inventory.select(None))
     with services.store.reading() as session:
         view = TuningView.read(session)
     advised = tuple(one for one in advise_all(fleet) if _concerns(one, tenant, host))
+    outlooks = tuple(one for one in every if one.concerns(tenant, host))
+    shared = (one.finding for one in outlooks)
     return Advised(
-        findings=tuple(one for one in find_all(fleet) if _concerns(one, tenant, host)),
+        findings=(
+            *(one for one in find_all(fleet) if _concerns(one, tenant, host)),
+            *(one for one in shared if one is not None),
+        ),
         recommendations=advised,
         measured=len(fleet.vgpus),
         leases=len(fleet.leases),
         hours=_hours(fleet),
         trials=tuple(shown(one) for one in view.trials if _concerns(one, tenant, host)),
         tuning=tuning_of(advised, fleet, view),
+        outlooks=outlooks,
     )
 
 
 def measured_fleet(services: Services, since_s: float, replay_s: float) -> MeasuredFleet:
     """The fleet with its past readings. Raises NotFound without any, StoreUnusable, PrometheusUnusable."""
-    minutes = dict.fromkeys(REPLAYED, replay_s) | {FRAMEBUFFER: framebuffer_runs_out.WINDOW_S}
+    with _opened_past(services) as past:
+        return _measured_fleet(services, past, since_s, replay_s)
+
+
+@contextlib.contextmanager
+def _opened_past(services: Services) -> Iterator[Past]:
     with open_past(services.past()) as opened:
         if opened.past is None:
             raise NotFound(
                 opened.problem or "there is no history of readings",
                 hint="advice is given from measurements only: run `vgpuctl serve exporter`, or name --prometheus",
             )
-        return read_fleet_measured(services, opened.past, Windows(since_s, minutes, power=replay_s))
+        yield opened.past
+
+
+def _measured_fleet(services: Services, past: Past, since_s: float, replay_s: float) -> MeasuredFleet:
+    minutes = dict.fromkeys(REPLAYED, replay_s) | {FRAMEBUFFER: exhaustible.FRAMEBUFFER.window_s}
+    return read_fleet_measured(services, past, Windows(since_s, minutes, power=replay_s))
 
 
 def _hours(fleet: MeasuredFleet) -> float:

@@ -2,10 +2,11 @@
 """Findings of the process that keeps the history: an event when one begins or ends, and metrics while it lasts."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from vgpuctl.model.event import EventFilter, Value
+from vgpuctl.model import exhaustible
+from vgpuctl.model.event import Event, EventFilter, Value
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.faults import FaultId, remedy_of
 from vgpuctl.model.lease import Lease
@@ -15,12 +16,14 @@ from vgpuctl.model.vm import printed_name
 from vgpuctl.scheduler.advice import contention, framebuffer_runs_out
 from vgpuctl.scheduler.advice.advice import MeasuredFault
 from vgpuctl.scheduler.advice.everything import find_all
+from vgpuctl.scheduler.advice.exhaustion import Outlook
 from vgpuctl.scheduler.advice.measured import DAY_S, FRAMEBUFFER, SHARE, STEAL, UTILIZATION, MeasuredFleet, MeasuredVgpu
 from vgpuctl.store.store import Session, Store
 from vgpuctl.telemetry import own_metrics as own
 from vgpuctl.telemetry.exposition import Page
 from vgpuctl.usecases.running.history import Past
 from vgpuctl.usecases.telemetry.measured_fleet import Windows, read_vgpus
+from vgpuctl.usecases.telemetry.measured_resources import read_outlooks
 
 LOOK_S, MOST_PART = 60.0, 0.05
 """Seconds between two looks, as the history has a step of a minute; more where a look takes longer than this part."""
@@ -31,7 +34,7 @@ _ENDS_AFTER = 5
 _WINDOWS = Windows(
     0.0,
     {
-        FRAMEBUFFER: framebuffer_runs_out.WINDOW_S,
+        FRAMEBUFFER: exhaustible.FRAMEBUFFER.window_s,
         UTILIZATION: contention.WINDOW_S,
         SHARE: contention.WINDOW_S,
         STEAL: contention.WINDOW_S,
@@ -40,6 +43,7 @@ _WINDOWS = Windows(
 _KINDS = {
     FaultId.FRAMEBUFFER_RUNS_OUT: EventKind.FRAMEBUFFER_PREDICTED,
     FaultId.SHARE_STOLEN: EventKind.CONTENTION_OBSERVED,
+    **{one.fault: EventKind.EXHAUSTION_OBSERVED for one in exhaustible.OF_RESOURCES},
 }
 _IS_TOLD = {FaultId.FRAMEBUFFER_RUNS_OUT: framebuffer_runs_out.is_told, FaultId.SHARE_STOLEN: contention.is_told}
 _LASTING_S = 30 * DAY_S
@@ -47,6 +51,7 @@ _LASTING_S = 30 * DAY_S
 
 _BEGUN, _OVER = "begun", "over"
 _Key = tuple[str, ...]
+_Rows = list[tuple[tuple[str, ...], float]]
 
 
 @dataclass
@@ -78,10 +83,12 @@ class FindingsWatch:
                 self._open = {one.key: _Open(one) for one in _lasting(session, now)}
             self._has_begun = True
         vgpus = tuple(read_vgpus(past, leases, now, _WINDOWS))
+        outlooks = read_outlooks(store, past, now)
         found = find_all(MeasuredFleet(now=now, leases=tuple(leases), vgpus=vgpus))
         full = [one for vgpu in vgpus if (one := framebuffer_runs_out.find_full(vgpu, now)) is not None]
         found += self._now_full(store, full, found)
-        untold = _Untold(leases, vgpus, now)
+        found += [one.finding for one in outlooks if one.finding is not None]
+        untold = _Untold(leases, vgpus, outlooks, now)
         begun = [one for one in found if one.key not in self._open]
         self._open |= {one.key: _Open(one) for one in found}
         seen = {one.key for one in found}
@@ -124,24 +131,46 @@ class FindingsWatch:
 
 def page_of(findings: Iterable[MeasuredFault]) -> Page:
     """The metrics of findings."""
-    exhaustion, taken = [], []
+    exhaustion: _Rows = []
+    taken: _Rows = []
+    ends: _Rows = []
+    causes: _Rows = []
     for one in findings:
+        if one.resource:
+            kind = next(kind.name for kind in exhaustible.OF_RESOURCES if kind.fault is one.fault)
+            place = (one.host, kind, f"{one.resource} of {one.host}" if one.host else one.resource)
+            ends += [((*place, bound), value) for bound, value in _times(one)]
+            causes += [((*place, cause.tenant, cause.vm), cause.ratio) for cause in one.causes]
+            continue
         labels = (one.host, one.gpu, one.tenant, one.vm, one.share, one.profile)
         if one.fault is FaultId.FRAMEBUFFER_RUNS_OUT:
-            for bound, name in (("expected", ""), ("earliest", "earliest_"), ("latest", "latest_")):
-                value = one.figures[f"{name}exhaustion_seconds"]
-                if math.isfinite(value):
-                    exhaustion.append(((*labels, bound), value))
+            exhaustion += [((*labels, bound), value) for bound, value in _times(one)]
         elif one.fault is FaultId.SHARE_STOLEN:
             taken.append((labels, one.figures["contention_ratio"]))
-    families = [own.FRAMEBUFFER_EXHAUSTION.of(exhaustion), own.CONTENTION.of(taken)]
+    families = [
+        own.FRAMEBUFFER_EXHAUSTION.of(exhaustion),
+        own.CONTENTION.of(taken),
+        own.EXHAUSTION.of(ends),
+        own.EXHAUSTION_CAUSE.of(causes),
+    ]
     return Page([one for one in families if one.rows])
 
 
-class _Untold:
-    """The shares of which nobody can tell now what they lose, or how full their framebuffer is."""
+def _times(one: MeasuredFault) -> Iterator[tuple[str, float]]:
+    """The seconds until the end, by the name of the bound; none for a bound without end."""
+    for bound, name in (("expected", ""), ("earliest", "earliest_"), ("latest", "latest_")):
+        value = one.figures[f"{name}exhaustion_seconds"]
+        if math.isfinite(value):
+            yield bound, value
 
-    def __init__(self, leases: Iterable[Lease], vgpus: Iterable[MeasuredVgpu], now: float) -> None:
+
+class _Untold:
+    """The shares of which nobody can tell now what they lose, or how full their framebuffer is; and the resources."""
+
+    def __init__(
+        self, leases: Iterable[Lease], vgpus: Iterable[MeasuredVgpu], outlooks: Sequence[Outlook], now: float
+    ) -> None:
+        self._outlooks = outlooks
         measured = {one.lease.id: one for one in vgpus}
         self._by_fault: dict[FaultId, set[tuple[str, str, str]]] = {
             fault: {
@@ -154,9 +183,19 @@ class _Untold:
 
     def has(self, finding: MeasuredFault) -> bool:
         """True if nobody can say that a finding is over, since a share that it goes by is not measured now."""
+        if finding.resource:
+            return self._has_resource(finding)
         own = printed_name(finding.tenant, finding.vm)
         goes_by = finding.victims if finding.fault is FaultId.SHARE_STOLEN else (own,)
         return any((finding.host, finding.gpu, vm) in self._by_fault[finding.fault] for vm in goes_by)
+
+    def _has_resource(self, finding: MeasuredFault) -> bool:
+        """True unless the resource is measured, or its host is and has it no more."""
+        for one in self._outlooks:
+            if (one.host, one.resource) == (finding.host, finding.resource):
+                return not one.is_read
+        is_of_store = finding.fault is exhaustible.LICENCE_SEATS.fault
+        return not is_of_store and not any(one.is_read and finding.host in one.hosts for one in self._outlooks)
 
 
 def _lasting(session: Session, now: float) -> list[MeasuredFault]:
@@ -164,13 +203,22 @@ def _lasting(session: Session, now: float) -> list[MeasuredFault]:
     kinds = tuple(one.value for one in _KINDS.values())
     last: dict[_Key, tuple[MeasuredFault, Value]] = {}
     for one in session.events(None, EventFilter(kinds=kinds, since=now - _LASTING_S)):
-        fault = next(fault for fault, kind in _KINDS.items() if kind == one.kind)
-        gpu, victims = one.evidence.get("gpu"), one.evidence.get("victims")
-        names = tuple(victims) if isinstance(victims, list) else ()
-        tenant, vm = split_name(one.subject)
-        finding = MeasuredFault(fault, one.host or "", str(gpu), tenant or "", vm, "", "", one.detail, names)
-        last[finding.key] = finding, one.after.get("state")
+        for fault in (
+            fault for fault, kind in _KINDS.items() if (kind, fault) == (one.kind, one.evidence.get("finding"))
+        ):
+            finding = _told_by(one, fault)
+            last[finding.key] = finding, one.after.get("state")
     return [finding for finding, state in last.values() if state == _BEGUN]
+
+
+def _told_by(event: Event, fault: FaultId) -> MeasuredFault:
+    """The finding that an event told of."""
+    host, gpu, victims = event.host or "", event.evidence.get("gpu"), event.evidence.get("victims")
+    if gpu is None:
+        return MeasuredFault(fault, host, "", "", "", "", "", event.detail, resource=event.subject)
+    names = tuple(victims) if isinstance(victims, list) else ()
+    tenant, vm = split_name(event.subject)
+    return MeasuredFault(fault, host, str(gpu), tenant or "", vm, "", "", event.detail, names)
 
 
 def _is_told(store: Store, one: MeasuredFault) -> bool:
@@ -180,9 +228,10 @@ def _is_told(store: Store, one: MeasuredFault) -> bool:
 
 def _last_state(session: Session, one: MeasuredFault) -> Value:
     """The state in the last event about the same fault; `over` without one."""
-    kind, subject = _KINDS[one.fault], printed_name(one.tenant, one.vm)
-    told = session.events(1, EventFilter(subjects=(subject,), kinds=(kind.value,), host=one.host))
-    return told[-1].after.get("state") if told and told[-1].evidence.get("gpu") == one.gpu else _OVER
+    told = session.events(
+        1, EventFilter(subjects=(one.subject,), kinds=(_KINDS[one.fault].value,), host=one.host or None)
+    )
+    return told[-1].after.get("state") if told and told[-1].evidence.get("gpu", "") == one.gpu else _OVER
 
 
 def _policy(one: MeasuredFault, policies: Mapping[str, OverPromise]) -> OverPromise | None:
@@ -192,25 +241,24 @@ def _policy(one: MeasuredFault, policies: Mapping[str, OverPromise]) -> OverProm
 
 def _tell(session: Session, one: MeasuredFault, state: str, policies: Mapping[str, OverPromise]) -> None:
     """Write the event, unless the last one about the same says the same."""
-    kind, subject = _KINDS[one.fault], printed_name(one.tenant, one.vm)
     last = _last_state(session, one)
     if last == state:
         return
     policy = _policy(one, policies)
     session.add_event(
-        kind,
-        subject,
+        _KINDS[one.fault],
+        one.subject,
         one.text if state == _BEGUN else f"{one.fault} is over",
         tenant=one.tenant or None,
-        host=one.host,
+        host=one.host or None,
         before={"state": last},
         after={"state": state},
         evidence={
             "finding": one.fault.value,
             **({"remedy": remedy_of(one.fault)} if state == _BEGUN else {}),
-            "gpu": one.gpu,
+            **({"gpu": one.gpu} if one.gpu else {"causes": [cause.name for cause in one.causes]}),
             **({} if policy is None else {"policy": str(policy)}),
-            "victims": list(one.victims),
+            **({"victims": list(one.victims)} if one.gpu else {}),
             **{name: round(value, 4) for name, value in one.figures.items() if math.isfinite(value)},
         },
     )

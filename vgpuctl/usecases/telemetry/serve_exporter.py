@@ -21,7 +21,7 @@ from vgpuctl.model.lease import Lease
 from vgpuctl.ovn.certificate_ends import certificate_end
 from vgpuctl.telemetry import own_metrics as own
 from vgpuctl.telemetry.exposition import Page, asks_for_openmetrics, encode, process_families, state_families
-from vgpuctl.telemetry.history import History
+from vgpuctl.telemetry.history import History, MeasuredValue
 from vgpuctl.telemetry.host_page import host_page, kept_values, telemetry_sources
 from vgpuctl.usecases.observed.fleet_reader import FleetReader, HostSnapshot, read_fleet
 from vgpuctl.usecases.observed.guest_driver import keep_seen_drivers
@@ -29,6 +29,7 @@ from vgpuctl.usecases.observed.states import States, read_states
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.seats.licence_watch import LicenceWatch
 from vgpuctl.usecases.telemetry.findings_watch import LOOK_S, MOST_PART, FindingsWatch, page_of
+from vgpuctl.usecases.telemetry.measured_resources import kept_seats
 
 _LOGGER = logging.getLogger("vgpuctl.telemetry")
 _PRUNE_S = 3600.0
@@ -197,18 +198,18 @@ class Exporter:
         self._prepare(page)
         with self._lock:
             self._pages[snapshot.host] = (snapshot, page)
-        self._add_to_history(snapshot.at, snapshot, leases)
+        self._add_to_history(snapshot.at, kept_values(snapshot.host, snapshot.readings, leases))
 
     def _prepare(self, page: Page) -> None:
         """Encode a page in the formats that were asked for so far, so that the next scrape need not."""
         for is_openmetrics in tuple(self._formats):
             page.blocks(is_openmetrics=is_openmetrics)
 
-    def _add_to_history(self, at: float, snapshot: HostSnapshot, leases: Iterable[Lease]) -> None:
-        if snapshot.readings is None or self._history is None:
+    def _add_to_history(self, at: float, values: Sequence[MeasuredValue]) -> None:
+        if self._history is None or not values:
             return
         try:
-            self._history.add(at, kept_values(snapshot.host, snapshot.readings, tuple(leases)))
+            self._history.add(at, values)
         except VgpuctlError as error:
             if self._history_error is None:
                 self._services.say(f"warning: {error.message}")
@@ -302,6 +303,7 @@ class Exporter:
         page = Page([*state_families(states.items()), telemetry_sources(states.vms, states.leases, readings)])
         self._prepare(page)
         self._store = StoreSnapshot(states.at, states, leases, page)
+        self._add_to_history(states.at, kept_seats(states))
         self._renew({host for host in {*leases, *before} if leases.get(host) != before.get(host)})
 
     def _renew(self, hosts: Iterable[str]) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.measures import measure
 from vgpuctl.agent.wire.readings import HostReadings
-from vgpuctl.telemetry.history import HOUR_S, MINUTE_S, Sample
+from vgpuctl.telemetry.history import HOUR_S, MINUTE_S, Sample, Subject
 from vgpuctl.usecases.observed.fleet_reader import HostSnapshot
 from vgpuctl.usecases.observed.states import States, read_states
 from vgpuctl.usecases.running.history import PAST_PROBLEMS, Past, PastSource, open_past
@@ -110,8 +110,12 @@ def _series(
 ) -> tuple[Series, ...]:
     samples = past.series(kind, name, since=since, until=until, step_s=step_s, **where)
     several = len(samples) > 1
+
+    def name_of(subject: Subject) -> str:
+        return " ".join(subject.labels) or str(getattr(subject, label))
+
     return tuple(
-        Series(getattr(subject, label) if several else "", tuple(values))
-        for subject, values in sorted(samples.items(), key=lambda one: str(getattr(one[0], label)))
+        Series(name_of(subject) if several else "", tuple(values))
+        for subject, values in sorted(samples.items(), key=lambda one: name_of(one[0]))
         if values
     )

@@ -15,7 +15,7 @@ from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.ovn import PROBE_PACKETS
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl_lab.simulated.interpreter import BOOT_VARIABLE
-from vgpuctl_lab.simulated.machine import fabric_manager, ovn, scenario_xids, systemd_analyze
+from vgpuctl_lab.simulated.machine import curves, fabric_manager, ovn, scenario_xids, systemd_analyze
 from vgpuctl_lab.simulated.machine.distribution import distribution_of
 from vgpuctl_lab.simulated.machine.fabric_manager import SimulatedNvfm
 from vgpuctl_lab.simulated.machine.kernel import SimulatedKernel
@@ -25,6 +25,7 @@ from vgpuctl_lab.simulated.machine.state import MachineFolder, State
 from vgpuctl_lab.simulated.machine.tree import Link, Tree, Unreadable, build, open_nodes
 
 _MOST_LINKS = 40
+_DISK_BYTES, _USED_BYTES = 2 << 40, 1 << 30
 _PROGRAMS = ("modprobe", "systemctl", "virsh", "ovn-controller", "swtpm", "swtpm_setup", *ovn.PROGRAMS)
 # A file in this folder of the machine's disk, named as a program, hides the program.
 HIDDEN_PROGRAMS = "/run/lab-hidden-programs"
@@ -108,6 +109,20 @@ class SimulatedHost(Host):
     def owner_of(self, path: str) -> int | None:
         """Return the owner of a file of the disk, from the state: this machine has other users."""
         return None if super().owner_of(path) is None else self.machine.state().owners.get(path, 0)
+
+    def space(self, path: str) -> tuple[int, int]:
+        """The room of a file system: by the curves of the host, else half of a disk is free."""
+        total, free = (
+            curves.read(self.machine.root).value("host", f"{name}/{path}", self.machine.state().now())
+            for name in ("disk_total_bytes", "disk_free_bytes")
+        )
+        return round(_DISK_BYTES if total is None else total), round(_DISK_BYTES / 2 if free is None else free)
+
+    def allocated(self, paths: Sequence[str]) -> dict[str, int]:
+        """What the disks of VMs take: by the curves of the host, else little."""
+        played, now = curves.read(self.machine.root), self.machine.state().now()
+        sizes = {path: played.value("host", f"disk_allocated_bytes/{path}", now) for path in paths}
+        return {path: round(_USED_BYTES if size is None else size) for path, size in sizes.items()}
 
     def give(self, descriptor: int, path: str, owner: int) -> None:
         """Give a file to a user of the machine."""

@@ -18,6 +18,7 @@ from vgpuctl.agent.kernel_log import KernelLog, KernelRecord
 from vgpuctl.agent.wire import cdi
 from vgpuctl.agent.wire.decode import from_json
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.memory import ACTIVE_POOLS
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.recorded import PROBLEM, VALUE, AnswerPlayer, bytes_from_json, key_of
 from vgpuctl_lab.simulated.machine.replayed_nvml import ReplayedNvml
@@ -50,8 +51,9 @@ class ReplayedLog(KernelLog):
         return tuple(one for one in self._records if wanted in one.text), self._first
 
 
-_OF_THIS_VERSION = (cdi.FILE, cdi.STATE)
-"""Files that vgpuctl alone writes. One that recorded a host without asking for them had never written them."""
+_OF_THIS_VERSION = (cdi.FILE, cdi.STATE, ACTIVE_POOLS)
+"""Files that vgpuctl alone writes: one that recorded a host without asking for them had never written them. And the
+active pools, of which a capture tells nothing whose vgpuctl did not ask."""
 
 
 class ReplayedHost(Host):
@@ -146,6 +148,15 @@ class ReplayedHost(Host):
         """Return the mark of a file's content, None where there is none."""
         found = self._file("stamp", path)
         return None if found is None else (int(found[0]), int(found[1]), int(found[2]))
+
+    def space(self, path: str) -> tuple[int, int]:
+        """Return size and free bytes of a file system. Raises Problem as the machine did."""
+        total, available = self._next(key_of("space", path), path)
+        return int(total), int(available)
+
+    def allocated(self, paths: Sequence[str]) -> dict[str, int]:
+        """Return nothing: a capture names no files of VMs."""
+        return {}
 
     def owner_of(self, path: str) -> int | None:
         """Return the owner of a file, None where there is none."""

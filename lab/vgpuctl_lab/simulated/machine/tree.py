@@ -67,6 +67,17 @@ _UNKNOWN_BOARD, _FALLEN, _NO_RESET, _BAR_UNASSIGNED, _VBIOS, _OTHER_IDS = (
     "config-differs",
 )
 _CONFIG_BYTES = 64
+POOL_FOLDER = "/var/lib/libvirt/images"
+# As libvirt keeps it while the pool is active.
+_POOL = f"""<poolstate>
+  <pool type='dir'>
+    <name>default</name>
+    <target>
+      <path>{POOL_FOLDER}</path>
+    </target>
+  </pool>
+</poolstate>
+"""
 # The device id of no card in the catalogue.
 _STRANGER = "fffe"
 # Number and flags of each memory BAR; those of 64 bits take two registers.
@@ -112,6 +123,8 @@ def build(shape: Shape, state: State) -> Tree:
         words = ("qemu-system-x86_64", "-name", f"guest={domain.name}", "-uuid", vm_uuid)
         tree[f"/proc/{domain.pid}/cmdline"] = "\0".join(words) + "\0"
         tree[f"/proc/{domain.pid}/comm"] = "qemu-system-x86"
+        held_kib = sum(int(size_kib) * count for size_kib, count in domain.pages.items())
+        tree[f"/proc/{domain.pid}/status"] = f"Name:\tqemu-system-x86\nHugetlbPages:\t{held_kib:8} kB\nThreads:\t4\n"
     for path, text in state.files.items():
         if text is None:
             tree.pop(path, None)
@@ -165,6 +178,7 @@ def _system(shape: Shape, state: State) -> Tree:
         ),
         **FIRMWARES,
         **{path: "" for path in _LIBVIRT_SOCKETS if state.services.get("libvirtd.service", True)},
+        "/run/libvirt/storage/default.xml": _POOL,
         "/dev/kvm": "",
         "/run/systemd/system/.keep": "",
         "/sys/class/net/lo/operstate": "unknown",

@@ -107,14 +107,15 @@ class _Vm:
                 yield f"net.{number}.{short}.drop", round(self._value(f"network_{errors}_drops/{name}", 0))
 
     def _disks(self) -> Iterator[tuple[str, str | int]]:
-        targets = [
-            target for disk in self._domain.findall("devices/disk") if (target := disk.find("target")) is not None
-        ]
-        yield "block.count", len(targets)
-        for number, target in enumerate(targets):
-            name = target.get("dev", f"vd{number}")
+        disks = [disk for disk in self._domain.findall("devices/disk") if disk.find("target") is not None]
+        yield "block.count", len(disks)
+        for number, disk in enumerate(disks):
+            target, source = disk.find("target"), disk.find("source")
+            name = f"vd{number}" if target is None else target.get("dev", f"vd{number}")
             moved = self._age_s * self._load * _DISK_BYTES_PER_S
             yield f"block.{number}.name", name
+            if source is not None and source.get("file"):
+                yield f"block.{number}.path", source.get("file", "")
             for short, done, request in (("rd", "read", "read"), ("wr", "written", "write")):
                 size = round(self._value(f"block_{done}_bytes/{name}", moved))
                 requests = self._value(f"block_{request}_requests/{name}", size / _BYTES_PER_REQUEST)

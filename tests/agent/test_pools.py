@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The room of storage pools, of a real file system and of one that does not answer, and what VMs hold of a host."""
+
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from tests.agent import machine
+from tests.agent.measured import play, read, vm_uuid
+from tests.agent.simulated import Machine
+from vgpuctl.agent import disk_files
+from vgpuctl.agent.facts import pools
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.memory import ACTIVE_POOLS
+from vgpuctl.agent.wire.mounts import mount_of
+from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl_lab.simulated.machine.domains import start
+from vgpuctl_lab.simulated.machine.host_adapter import SimulatedHost
+
+MOUNTS = (
+    "/dev/vda1 / ext4 rw 0 0\nnas:/vms /srv/vms nfs4 rw 0 0\n//nas/x /srv/cifs cifs rw 0 0\ntank/a /tank zfs rw 0 0\n"
+    "1.2.3.4:6789:/ /ceph ceph rw 0 0\n/dev/sdb /srv/a\\040b xfs rw 0 0\ntmpfs /run tmpfs rw 0 0\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("path", "name"),
+    [
+        ("/var/lib/libvirt/images", "/"),
+        ("/srv/vms/deep/er", "nas:/vms"),
+        ("/srv/vmsx", "/"),
+        ("/srv/cifs", "//nas/x"),
+        ("/tank/vms", "/tank"),
+        ("/ceph/vms", "1.2.3.4:6789:/"),
+        ("/srv/a b/c", "/srv/a b"),
+        ("/run/x", "/run"),
+    ],
+)
+def test_a_file_system_of_the_network_has_the_name_of_its_source(path: str, name: str) -> None:
+    mount = mount_of(MOUNTS, path)
+    assert mount is not None and mount.name() == name
+    assert pools.filesystem_name(MOUNTS, path) == name
+    assert mount_of("", path) is None and pools.filesystem_name("", path) == path
+
+
+def _state(name: str, path: str, kind: str = "dir") -> str:
+    return f"<poolstate><pool type='{kind}'><name>{name}</name><target><path>{path}</path></target></pool></poolstate>"
+
+
+def _host(tmp_path: Path, **states: str) -> Host:
+    files: machine.Tree = {f"{ACTIVE_POOLS}/{name}.xml": text for name, text in states.items()}
+    return Host(str(machine.build(tmp_path / "root", machine.BASE, files, {"/srv/vms": None, "/proc/mounts": MOUNTS})))
+
+
+def test_the_room_of_active_folders_is_read_from_their_file_system(tmp_path: Path) -> None:
+    host = _host(
+        tmp_path,
+        vms=_state("vms", "/srv/vms", "netfs"),
+        lvm=_state("lvm", "/dev/vg", "logical"),
+        gone=_state("gone", "/gone"),
+        long=_state("x" * 200, "/srv/vms"),
+        broken="<pool",
+    )
+    unread: list[str] = []
+    (found,) = pools.read_spaces(host, unread)
+    real = os.statvfs(tmp_path)
+    assert (found.pool, found.path, found.filesystem) == ("vms", "/srv/vms", "nas:/vms")
+    assert found.total_bytes == real.f_frsize * real.f_blocks
+    assert 0 <= found.available_bytes <= found.total_bytes
+    assert len(unread) == 2
+    assert "broken.xml cannot be read" in unread[0] and "storage pool gone cannot be read" in unread[1]
+
+
+def test_a_file_system_that_does_not_answer_costs_its_pool_and_is_asked_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    release = threading.Event()
+
+    class Hanging(Host):
+        def path(self, path: str) -> str:
+            if path.startswith("/srv/vms"):
+                release.wait()
+            return super().path(path)
+
+    monkeypatch.setattr(disk_files, "_ANSWER_S", 0.05)
+    root = _host(tmp_path, a=_state("a", "/srv/vms"), b=_state("b", "/var")).root
+    (tmp_path / "root" / "var").mkdir()
+    host = Hanging(root)
+    unread: list[str] = []
+    try:
+        assert [one.pool for one in pools.read_spaces(host, unread)] == ["b"]
+        assert "does not answer within" in unread[0]
+        with pytest.raises(Problem, match="has not answered since"):
+            host.space("/srv/vms")
+    finally:
+        release.set()
+    while disk_files._asking:
+        pass
+    assert host.space("/srv/vms")[0] > 0
+
+
+def test_only_regular_files_take_room(tmp_path: Path) -> None:
+    host = _host(tmp_path)
+    disk = tmp_path / "root" / "srv" / "vms" / "a.qcow2"
+    with disk.open("wb") as file:
+        file.write(b"x" * 65_536)
+        file.truncate(1 << 30)
+    found = host.allocated(["/srv/vms/a.qcow2", "/srv/vms", "/dev/null", "/missing"])
+    assert list(found) == ["/srv/vms/a.qcow2"]
+    assert 65_536 <= found["/srv/vms/a.qcow2"] < 1 << 20, "holes take nothing"
+
+
+XML = """<domain type='kvm'><name>acme.web</name><uuid>{uuid}</uuid>
+<metadata><vgpuctl:vm xmlns:vgpuctl="urn:vgpuctl:domain:1" tenant="acme" name="web" host="gpu1"/></metadata>
+<memory unit='KiB'>2097152</memory>{pages}<vcpu>1</vcpu><devices>
+<disk type='file' device='disk'><source file='/var/lib/libvirt/images/web.qcow2'/><target dev='vda'/></disk>
+<disk type='file' device='disk'><source file='/elsewhere/data.raw'/><target dev='vdb'/></disk></devices></domain>"""
+PAGES = "<memoryBacking><hugepages><page size='2048' unit='KiB'/></hugepages></memoryBacking>"
+
+
+def _running(tmp_path: Path, pages: str, host: type[SimulatedHost] = SimulatedHost) -> Machine:
+    simulated = Machine(tmp_path, "a40", host=host)
+    with simulated.files.change() as state:
+        state.hugepages["2048"] = 2048
+    held = ("2048", 1024) if pages else None
+    start(simulated.files, vm_uuid(0), "acme.web", [], held, xml=XML.format(uuid=vm_uuid(0), pages=pages))
+    return simulated
+
+
+def test_host_and_vm_tell_huge_pages_and_room_on_the_pool(tmp_path: Path) -> None:
+    simulated = _running(tmp_path, PAGES)
+    images = "/var/lib/libvirt/images"
+    play(
+        simulated,
+        f"host disk_total_bytes/{images} 0 0:1000",
+        f"host disk_free_bytes/{images} 0 0:400",
+        f"host disk_allocated_bytes/{images}/web.qcow2 0 0:77",
+    )
+    readings = read(simulated)
+    assert readings.unread == ()
+    assert readings.measured.get("hugepages_total_bytes", "2048") == 4 << 30
+    assert readings.measured.get("hugepages_free_bytes", "2048") == 2 << 30
+    assert readings.measured.get("hugepages_free_bytes", "1048576") is None, "the host keeps none of this size"
+    assert readings.measured.get("pool_total_bytes", "default", images) == 1000
+    assert readings.measured.get("pool_available_bytes", "default", images) == 400
+    (vm,) = readings.vms
+    assert vm.measured.all("hugepages_bytes") == ((("2048",), float(2 << 30)),)
+    assert vm.measured.all("disk_allocated_bytes") == (((images,), 77.0),), "a disk elsewhere is on no pool"
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        "",
+        "<memoryBacking><hugepages/></memoryBacking>",
+        PAGES.replace("</hugepages>", "<page size='1048576'/></hugepages>"),
+        PAGES.replace("2048", "9" * 20),
+        PAGES.replace("KiB", "M"),
+    ],
+    ids=["none", "a usual size that the kernel does not tell", "two sizes", "a long number", "another unit"],
+)
+def test_huge_pages_of_no_single_size_are_not_told(tmp_path: Path, pages: str) -> None:
+    (vm,) = read(_running(tmp_path, pages)).vms
+    assert vm.measured.all("hugepages_bytes") == ()
+
+
+def test_the_usual_page_size_counts_where_the_domain_names_none(tmp_path: Path) -> None:
+    simulated = _running(tmp_path, "<memoryBacking><hugepages/></memoryBacking>")
+    with simulated.files.change() as state:
+        state.files["/proc/meminfo"] = "MemTotal: 8 kB\nMemAvailable: 4 kB\nHugepagesize:    2048 kB\n"
+    (vm,) = read(simulated).vms
+    assert vm.measured.all("hugepages_bytes") == ((("2048",), float(2 << 30)),)
+
+
+def test_disks_that_cannot_be_asked_hide_themselves_alone(tmp_path: Path) -> None:
+    class Odd(SimulatedHost):
+        def allocated(self, paths: Sequence[str]) -> dict[str, int]:
+            raise Problem(ProblemCode.UNREADABLE, "the disks of VMs: EIO")
+
+    readings = read(_running(tmp_path, PAGES, Odd))
+    (vm,) = readings.vms
+    assert vm.measured.all("disk_allocated_bytes") == ()
+    assert vm.measured.get("memory_rss_bytes") is not None
+    assert readings.unread == ("the disks of VMs cannot be read: the disks of VMs: EIO",)
+    assert readings.measured.all("pool_available_bytes")

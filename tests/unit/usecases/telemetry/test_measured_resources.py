@@ -1,0 +1,338 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What VMs share, from readings as hosts send them over the history to outlooks, findings, events and metrics."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from tests.unit.fleet_factory import vm
+from vgpuctl.agent.wire.readings import HostReadings, Measured, VmReadings
+from vgpuctl.model.event import EventFilter
+from vgpuctl.model.licence import Edition, LicencePool, LicenceSeat
+from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
+from vgpuctl.model.states import STATE_KINDS, StateRow
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.scheduler.advice.exhaustion import Outlook, Prospect
+from vgpuctl.store.store import Store, open_store
+from vgpuctl.telemetry.exposition import encode
+from vgpuctl.telemetry.history import History
+from vgpuctl.telemetry.host_page import kept_values
+from vgpuctl.usecases.observed.states import States
+from vgpuctl.usecases.telemetry.findings_watch import FindingsWatch, page_of
+from vgpuctl.usecases.telemetry.measured_resources import kept_seats, read_outlooks
+
+NOW = 1_800_000_000.0
+GIB = float(1 << 30)
+NAS, SRV = "nas:/vms", "/srv"
+Amount = Callable[[int], float]
+"""GiB by minutes before now."""
+
+
+@dataclass
+class Told:
+    """What a host tells at each time. pools: (total, free) by pool and file system; disks, memory: of VMs, by name."""
+
+    memory: tuple[Amount, Amount] | None = None
+    pages: tuple[Amount, Amount] | None = None
+    pools: Mapping[tuple[str, str], tuple[Amount, Amount]] = field(default_factory=dict)
+    disks: Mapping[tuple[str, str], Amount] = field(default_factory=dict)
+    rss: Mapping[str, Amount] = field(default_factory=dict)
+    vm_pages: Mapping[str, Amount] = field(default_factory=dict)
+
+    def readings(self, before: int) -> HostReadings:
+        values: list[tuple[str, tuple[str, ...], float]] = []
+        parts = {("memory", ()): self.memory, ("hugepages", ("1048576",)): self.pages}
+        parts |= {("pool", labels): amounts for labels, amounts in self.pools.items()}
+        for (name, labels), amounts in parts.items():
+            if amounts is not None:
+                rest = "free" if name == "hugepages" else "available"
+                for measure, of in zip(("total", rest), amounts, strict=True):
+                    values.append((f"{name}_{measure}_bytes", labels, of(before) * GIB))
+        names = sorted({name for name, _ in self.disks} | set(self.rss) | set(self.vm_pages))
+        vms = tuple(VmReadings(f"uuid-{name}", f"acme.{name}", "acme", self._of_vm(name, before)) for name in names)
+        return HostReadings("boot", 0.0, 0.0, vms=vms, measured=Measured(tuple(values)))
+
+    def _of_vm(self, name: str, before: int) -> Measured:
+        held: list[tuple[str, tuple[str, ...], float]] = [
+            ("disk_allocated_bytes", (filesystem,), of(before) * GIB)
+            for (one, filesystem), of in self.disks.items()
+            if one == name
+        ]
+        for measure, labels, amounts in (
+            ("memory_rss_bytes", (), self.rss),
+            ("hugepages_bytes", ("1048576",), self.vm_pages),
+        ):
+            if name in amounts:
+                held.append((measure, labels, amounts[name](before) * GIB))
+        return Measured(tuple(one for one in held if math.isfinite(one[2])))
+
+
+def flat(amount: float) -> Amount:
+    return lambda _before: amount
+
+
+def falls(end: float, by: float) -> Amount:
+    """Free room that loses `by` GiB a minute."""
+    return lambda before: end + by * before
+
+
+def grows(end: float, by: float) -> Amount:
+    return lambda before: end - by * before
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    with open_store(f"sqlite:///{tmp_path}/store.db", clock=lambda: NOW) as opened:
+        with opened.transaction() as session:
+            session.add_tenant("acme")
+            for name in ("web", "db"):
+                session.add_vm(Vm(f"uuid-{name}", vm(name=name), "gpu1", VmState.RUNNING))
+        yield opened
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Iterator[History]:
+    with History(tmp_path / "history") as opened:
+        yield opened
+
+
+def keep(history: History, hosts: Mapping[str, Told], *, first: int = 120, last: int = 1, step: int = 3) -> None:
+    """Keep readings from `first` to `last` minutes before now."""
+    for before in range(first, last - 1, -1):
+        if (before - last) % step == 0:
+            for host, told in hosts.items():
+                history.add(NOW - 60 * before, kept_values(host, told.readings(before), ()))
+
+
+def outlooks(store: Store, history: History, *hosts: str) -> dict[tuple[str, str], Outlook]:
+    return {(one.host, one.resource): one for one in read_outlooks(store, history, NOW, hosts)}
+
+
+def test_each_kind_of_a_host_is_told_with_its_vm(store: Store, history: History) -> None:
+    told = Told(
+        memory=(flat(512), falls(40, 0.25)),
+        pages=(flat(64), flat(0)),
+        pools={("default", SRV): (flat(1000), falls(100, 0.5))},
+        disks={("web", SRV): grows(300, 0.5), ("db", SRV): flat(200)},
+        rss={"web": flat(60), "db": grows(80, 0.2)},
+        vm_pages={"web": flat(48), "db": flat(16)},
+    )
+    keep(history, {"gpu1": told})
+    found = outlooks(store, history)
+    assert list(found) == [
+        ("gpu1", "memory"),
+        ("gpu1", "1 GiB huge pages"),
+        ("gpu1", f"disk pool default on {SRV}"),
+    ]
+    memory, pages, pool = found.values()
+    assert [one.ending for one in found.values()] == [
+        Prospect.RUNS_OUT,
+        Prospect.USED_UP,
+        Prospect.RUNS_OUT,
+    ]
+    assert memory.figures["exhaustion_seconds"] == pytest.approx(40 / 0.25 * 60, rel=0.02)
+    assert [(one.vm, round(one.ratio, 2)) for one in memory.causes] == [("db", 0.8)]
+    assert [(one.vm, one.ratio) for one in pages.causes] == [("web", 0.75), ("db", 0.25)]
+    assert [(one.vm, round(one.ratio, 2)) for one in pool.causes] == [("web", 1.0)]
+    assert pool.readings == 40
+    assert "acme/web 100%" in pool.text
+
+
+def test_a_shared_pool_is_one_resource_with_the_vms_of_all_its_hosts(store: Store, history: History) -> None:
+    room = (flat(1000), falls(100, 0.5))
+    first = Told(pools={("vms", NAS): room, ("more", NAS): room}, disks={("web", NAS): grows(300, 0.3)})
+    second = Told(pools={("vms", NAS): room}, disks={("db", NAS): grows(300, 0.2)})
+    # Another server that this host knows by the same name.
+    third = Told(pools={("vms", NAS): (flat(50), flat(40))})
+    local = Told(pools={("vms", SRV): (flat(50), flat(40))})
+    keep(history, {"gpu1": first, "gpu2": second, "gpu3": third, "gpu4": local, "gpu5": local})
+    found = read_outlooks(store, history, NOW)
+    assert [(one.hosts, one.resource, one.ending) for one in found] == [
+        (("gpu4",), f"disk pool vms on {SRV}", Prospect.LASTS),
+        (("gpu5",), f"disk pool vms on {SRV}", Prospect.LASTS),
+        (("gpu1", "gpu2"), f"disk pools more, vms on {NAS}", Prospect.RUNS_OUT),
+        (("gpu3",), f"disk pool vms on {NAS}", Prospect.LASTS),
+    ]
+    shared = found[2]
+    assert [(one.vm, round(one.ratio, 1)) for one in shared.causes] == [("web", 0.6), ("db", 0.4)]
+    assert f"disk pools more, vms on {NAS} of gpu1, gpu2: " in shared.text
+    assert shared.concerns("acme", "gpu2") and not shared.concerns("acme", "gpu4") and not shared.concerns("x", None)
+
+
+def test_a_host_that_was_resized_has_its_present_size(store: Store, history: History) -> None:
+    def total(before: int) -> float:
+        return 1000 if before > 60 else 2000
+
+    keep(history, {"gpu1": Told(pools={("p", SRV): (total, lambda b: total(b) - 900 + b / 2)})})
+    (found,) = outlooks(store, history).values()
+    assert found.ending is Prospect.RUNS_OUT
+    assert found.figures["used_ratio"] == pytest.approx(0.45, abs=0.01)
+    assert found.figures["exhaustion_seconds"] == pytest.approx(1100 / 0.5 * 60, rel=0.02)
+
+
+def test_a_vm_that_was_deleted_is_behind_nothing_and_a_new_trend_begins(store: Store, history: History) -> None:
+    told = Told(
+        pools={("p", SRV): (flat(1000), lambda b: 300 + b / 2 if b <= 50 else 100 + b / 2)},
+        disks={
+            ("web", SRV): grows(300, 0.4),
+            ("gone", SRV): lambda b: 200 - 0.1 * b if b > 50 else math.nan,
+        },
+    )
+    keep(history, {"gpu1": told})
+    (found,) = outlooks(store, history).values()
+    assert found.ending is Prospect.RUNS_OUT
+    assert "since it fell by 19" in found.text
+    assert [(one.vm, round(one.ratio, 1)) for one in found.causes] == [("web", 0.8)]
+    assert "no VM named here is behind the other 20%" in found.text
+
+
+@pytest.mark.parametrize(
+    ("told", "text"),
+    [
+        (Told(memory=(flat(512), flat(math.nan))), None),
+        (Told(memory=(flat(512), flat(math.inf))), None),
+        (Told(memory=(flat(512), flat(600))), "there is no reading of the last 5m"),
+        (Told(pools={("p", SRV): (flat(0), flat(0))}), None),
+    ],
+)
+def test_numbers_that_cannot_be_are_no_reading(store: Store, history: History, told: Told, text: str | None) -> None:
+    keep(history, {"gpu1": told})
+    found = list(outlooks(store, history).values())
+    assert [one.finding for one in found] == [None] * len(found)
+    assert len(found) == (text is not None)
+    assert all(text is not None and text in one.text for one in found)
+
+
+def test_one_reading_and_none_are_unknown_and_said_so(store: Store, history: History) -> None:
+    keep(history, {"gpu1": Told(memory=(flat(512), flat(100)))}, first=1)
+    keep(history, {"gpu2": Told(memory=(flat(512), flat(1)))}, first=110, last=20)
+    found = outlooks(store, history, "gpu1", "gpu2", "gpu3")
+    assert [(one.ending, one.readings, one.is_read) for one in found.values()] == [
+        (Prospect.UNKNOWN, 1, True),
+        (Prospect.UNKNOWN, 0, False),
+        (Prospect.UNKNOWN, 0, False),
+    ]
+    assert found["gpu1", "memory"].text == "memory: 1 reading, and a trend needs 6 or more"
+    assert found["gpu3", "memory"].text == "memory: there is no reading of the last 5m"
+
+
+def test_a_host_in_maintenance_is_told_as_such_and_others_of_its_pool_go_on(store: Store, history: History) -> None:
+    room = (flat(1000), flat(10))
+    keep(history, {name: Told(memory=(flat(512), flat(1)), pools={("p", NAS): room}) for name in ("gpu1", "gpu2")})
+    with store.transaction() as session:
+        session.restrict("gpu1", WHOLE_HOST, RestrictionKind.DRAIN, "new fans")
+        session.restrict("gpu2", WHOLE_HOST, RestrictionKind.CORDON, "busy")
+    found = outlooks(store, history)
+    assert "drained for maintenance" in found["gpu1", "memory"].text
+    assert found["gpu2", "memory"].ending is Prospect.USED_UP
+    assert found["", f"disk pool p on {NAS}"].ending is Prospect.USED_UP
+
+
+def test_names_that_a_host_makes_up_break_nothing(store: Store, history: History) -> None:
+    told = Told(pools={("a\nb\x1b[2J", "x\ny"): (flat(100), flat(1))})
+    keep(history, {"gpu1": told})
+    (found,) = outlooks(store, history).values()
+    assert found.ending is Prospect.USED_UP and found.text.isprintable()
+
+
+def _seats(history: History, free: Callable[[int], int], *, hours: int, total: int = 10) -> None:
+    """Keep the states of the store by hours before now, as the exporter does."""
+    for before in range(hours, 0, -1):
+        rows: dict[str, list[StateRow]] = {one.name: [] for one in STATE_KINDS}
+        rows["licence_seats"] = [
+            StateRow(("dls", "vws", "free"), value=free(before)),
+            StateRow(("dls", "vws", "held"), value=total - free(before)),
+            StateRow(("dls", "vws", "coming-back"), value=0),
+        ]
+        history.add(NOW - 3600 * before, kept_seats(States(NOW - 3600 * before, rows, [], [])))
+
+
+def test_licence_seats_are_named_with_the_vms_that_took_them(store: Store, history: History) -> None:
+    with store.transaction() as session:
+        session.put_licence_pool(LicencePool("dls", Edition.VWS, 10))
+        for number in range(7):
+            taken_at = NOW - 3600 * (400 if number < 3 else 20 * (7 - number))
+            session.take_licence_seat(LicenceSeat("dls", "acme", f"u{number}", f"vm{number}", Edition.VWS, taken_at))
+    (alone,) = outlooks(store, history).values()
+    assert alone.text.startswith("licence pool dls: 1 reading, and a trend needs 6")
+    _seats(history, lambda before: 3 + before // 60, hours=300)
+    (found,) = outlooks(store, history).values()
+    assert (found.hosts, found.ending) == ((), Prospect.RUNS_OUT)
+    assert {one.vm for one in found.causes} == {"vm3", "vm4", "vm5", "vm6"}
+    with store.transaction() as session:
+        session.put_licence_pool(LicencePool("dls", Edition.VWS, 7))
+    (full,) = outlooks(store, history).values()
+    assert full.ending is Prospect.USED_UP and "7 of 7 are used" in full.text
+    with store.transaction() as session:
+        session.delete_licence_pool("dls")
+    assert outlooks(store, history) == {}
+
+
+KINDS = EventFilter(kinds=("exhaustion-observed",))
+
+
+def _events(store: Store) -> list[tuple[str, str | None, object]]:
+    with store.reading() as session:
+        return [(one.subject, one.host, one.after["state"]) for one in session.events(None, KINDS)]
+
+
+def test_a_finding_lasts_while_it_is_used_up_over_silence_and_restarts_and_ends_when_there_is_room(
+    store: Store, history: History
+) -> None:
+    """Minutes are counted from NOW - 60 minutes on."""
+
+    def look(watch: FindingsWatch, before: int) -> list[str]:
+        return [one.resource for one in watch.look(store, history, NOW - 60 * before, [])]
+
+    name = f"disk pool default on {SRV}"
+    full = Told(pools={("default", SRV): (flat(1000), flat(10))}, disks={("web", SRV): flat(700)})
+    keep(history, {"gpu1": full}, first=90, last=70, step=1)
+    watch = FindingsWatch()
+    assert look(watch, 70) == [name]
+    begun = [(name, "gpu1", "begun")]
+    assert _events(store) == begun
+    # The host does not answer for half an hour.
+    for before in range(60, 40, -1):
+        assert look(watch, before) == []
+    assert _events(store) == begun, "what nobody tells is not over"
+    keep(history, {"gpu1": full}, first=40, last=30, step=1)
+    assert look(FindingsWatch(), 30) == [name]
+    assert _events(store) == begun, "a restart tells it once"
+    # A process that begins after the end ends it all the same.
+    empty = Told(pools={("default", SRV): (flat(1000), flat(500))})
+    keep(history, {"gpu1": empty}, first=25, last=1, step=1)
+    again = FindingsWatch()
+    for before in range(10, 1, -1):
+        assert look(again, before) == []
+    assert _events(store) == [*begun, (name, "gpu1", "over")]
+    with store.reading() as session:
+        first, last = session.events(None, KINDS)
+    assert first.evidence["finding"] == "disk-pool-runs-out" and first.evidence["causes"] == ["acme/web"]
+    assert "acme/web 71%" in first.detail and first.tenant is None
+    assert last.detail == "disk-pool-runs-out is over"
+
+
+def test_the_metrics_name_the_resource_and_the_vms(store: Store, history: History) -> None:
+    told = Told(pools={("default", SRV): (flat(1000), falls(100, 0.5))}, disks={("web", SRV): grows(300, 0.5)})
+    keep(history, {"gpu1": told})
+    page = page_of(FindingsWatch().look(store, history, NOW, []))
+    samples = {
+        (one.name, one.labels.get("bound"), one.labels.get("vm")): (one.labels, one.value)
+        for family in text_string_to_metric_families(encode([page], "")[0].decode())
+        for one in family.samples
+    }
+    bounds = [samples["vgpuctl_exhaustion_seconds", bound, None][1] for bound in ("earliest", "expected", "latest")]
+    assert bounds == sorted(bounds) and bounds[1] == pytest.approx(12_000, rel=0.02)
+    labels, ratio = samples["vgpuctl_exhaustion_cause_ratio", None, "web"]
+    assert ratio == pytest.approx(1.0, abs=0.02)
+    assert labels == {
+        "host": "gpu1",
+        "resource": "disk-pool",
+        "name": f"disk pool default on {SRV} of gpu1",
+        "tenant": "acme",
+        "vm": "web",
+    }

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: Apache-2.0
+"""libvirt's storage pools that are folders, by libvirt's own files, and the room of their file systems.
+
+Pools of other kinds, such as LVM or RBD, are left out: libvirt tells their room as of their last refresh, and no file
+of the host tells it now.
+"""
+
+from typing import Dict, List, Sequence, Tuple
+
+from vgpuctl.agent.host import Host
+from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.memory import ACTIVE_POOLS, PoolSpace
+from vgpuctl.agent.wire.mounts import mount_of
+from vgpuctl.agent.wire.problem_codes import ProblemCode
+
+_DEFINED = "/etc/libvirt/storage"
+_FOLDER_POOLS = ("dir", "fs", "netfs")
+_POOLS_AT_MOST, _NAME_AT_MOST = 64, 128
+# Of all pools together; one that does not answer takes a part of it, and none the next time.
+_LIMIT_S = 10.0
+
+
+def read_folders(host: Host, unread: List[str], places: Sequence[str] = (_DEFINED, ACTIVE_POOLS)) -> Dict[str, str]:
+    """Return the folder of each pool that is one, by the pool's name; nobody looks if it is there."""
+    found: Dict[str, str] = {}
+    for place in places:
+        names: List[str] = []
+        try:
+            names = host.listdir_optional(place) or []
+        except Problem as problem:
+            unread.append(problem.message)
+        for name in names:
+            try:
+                found.update(_read_pool(host, f"{place}/{name}") if name.endswith(".xml") else {})
+            except Problem as problem:
+                unread.append(problem.message)
+    return {name: found[name] for name in sorted(found)}
+
+
+def read_spaces(host: Host, unread: List[str]) -> Tuple[PoolSpace, ...]:
+    """Return the room of every active pool that is a folder, by name.
+
+    One whose file system does not answer, as of a server that is gone, is a sentence in `unread`.
+    """
+    mounts = host.read_optional("/proc/mounts") or ""
+    found = []
+    end_s = host.monotonic() + _LIMIT_S
+    for name, folder in list(read_folders(host, unread, (ACTIVE_POOLS,)).items())[:_POOLS_AT_MOST]:
+        if host.monotonic() > end_s:
+            unread.append(f"the room of storage pool {name} was not read: others took {_LIMIT_S:g} s")
+            continue
+        try:
+            total, available = host.space(folder)
+        except Problem as problem:
+            unread.append(f"the room of storage pool {name} cannot be read: {problem.message}")
+            continue
+        filesystem = filesystem_name(mounts, folder)
+        if len(filesystem) <= _NAME_AT_MOST:
+            found.append(PoolSpace(name, folder, filesystem, total, available))
+    return tuple(found)
+
+
+def filesystem_name(mounts: str, path: str) -> str:
+    """Return the name of the file system that has a path; the path itself where no mount has it."""
+    mount = mount_of(mounts, path)
+    return path if mount is None else mount.name()
+
+
+def _read_pool(host: Host, path: str) -> Dict[str, str]:
+    from xml.etree import ElementTree  # readings of a host without pools do without it
+
+    try:
+        root = ElementTree.fromstring(host.read_optional(path) or "")
+    except ElementTree.ParseError as error:
+        raise Problem(ProblemCode.UNREADABLE, f"{path} cannot be read: {error}", path=path) from error
+    # The state of a running pool has its definition inside.
+    pool = root if root.tag == "pool" else root.find(".//pool")
+    name, place = (pool.findtext("name"), pool.findtext("target/path")) if pool is not None else (None, None)
+    if pool is None or not name or not place or pool.get("type") not in _FOLDER_POOLS:
+        return {}
+    return {name: place} if len(name) <= _NAME_AT_MOST else {}

@@ -40,8 +40,8 @@ _UNDO_EVERY_S = 86_400.0
 """Under a limit nobody can tell if the VM would take the time without it, so it is tried once a day at most."""
 
 _QUANTUM = VfParam.EXEC_QUANTUM_MS.value
-_FATES = (EventKind.VM_CREATED, EventKind.VM_RESTORED, EventKind.VM_DELETED)
-"""Events after which a VM of the same name is another one."""
+_FATES = (EventKind.VM_CREATED, EventKind.VM_RESTORED, EventKind.VM_DELETED, EventKind.VM_RENAMED)
+"""Events after which a VM of the same name is, or may be, another one: a renaming is noted under both names."""
 
 
 def answer_over_promise(services: Services) -> list[Served]:
@@ -130,10 +130,9 @@ def limit_to_undo(vm: Vm, events: Sequence[Event], now: float) -> LimitToUndo | 
             return None
     if limit is None or _quantum_of(limit.after) != dict(vm.request.vgpu_params).get(_QUANTUM):
         return None
-    over = [one for one in findings.values() if one.id > limit.id]
-    if not over or any(one.after.get("state") != "over" for one in findings.values()):
+    if not findings or any(one.after.get("state") != "over" for one in findings.values()):
         return None
-    return LimitToUndo(vm, max(over, key=lambda one: one.id), quantum)
+    return LimitToUndo(vm, max(findings.values(), key=lambda one: one.id), quantum)
 
 
 def _quantum_of(values: Values) -> str | None:

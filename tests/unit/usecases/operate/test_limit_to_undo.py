@@ -35,7 +35,7 @@ KEPT: dict[str, list[tuple[EventKind, str, dict[str, Value], dict[str, Value]]]]
     "nothing happened": [],
     "no limit": [BEGUN, OVER],
     "the finding lasts": [BEGUN, LIMITED, _answer("limited")],
-    "the finding was over before the limit": [BEGUN, OVER, LIMITED],
+    "it was renamed, and may be another VM": [BEGUN, LIMITED, _of(EventKind.VM_RENAMED), OVER],
     "another began since": [BEGUN, LIMITED, OVER, BEGUN],
     "one of another GPU lasts": [BEGUN, _finding("begun", SECOND), LIMITED, OVER],
     "an operator set the same": [BEGUN, LIMITED, _resized("20", "30"), _resized("30", "20"), OVER],
@@ -69,6 +69,7 @@ def test_the_limit_stays(case: str) -> None:
     ("given", "hours_ago", "quantum"),
     [
         ([BEGUN, LIMITED, _answer("limited"), OVER], 1, "40"),
+        ([BEGUN, OVER, LIMITED], 1, "40"),
         ([BEGUN, _resized("", "20", LIMIT), OVER], 1, None),
         ([BEGUN, LIMITED, OVER, _answer("not-undone")], 25, "40"),
         ([_finding("begun", SECOND), _finding("over", SECOND), BEGUN, LIMITED, OVER], 1, "40"),

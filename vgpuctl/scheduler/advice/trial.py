@@ -80,12 +80,14 @@ class Watch:
 def judge(watch: Watch) -> Judgement:
     """Judge a change by the VMs that it touches, by UUID: worse as soon as one is; kept or unknown at the end."""
     there = {uuid: one for uuid, one in watch.before.items() if uuid not in watch.gone}
-    nothing = SeenVm("")
     worse = [f"{name} takes time of its neighbours, and did not before" for name in watch.new_findings]
     unknown: list[str] = []
     doubtful = False
     for uuid, before in there.items():
-        now = watch.now.get(uuid, nothing)
+        now = watch.now.get(uuid)
+        if now is None:
+            unknown.append(f"{before.name}: nothing is known of it since{_because(watch)}")
+            continue
         doubtful |= any(before.rows.get(row) is PromiseVerdict.KEPT for row in now.doubtful)
         kept = [row for row, verdict in before.rows.items() if verdict is PromiseVerdict.KEPT]
         verdicts = {row: now.rows.get(row, PromiseVerdict.NOT_LOOKED_AT) for row in kept}
@@ -121,8 +123,11 @@ def _unmeasured(before: SeenVm, now: SeenVm, watch: Watch) -> list[str]:
     needed = max(1.0, LEAST_MEASURED * watch.minutes)
     if before.minutes == 0 or now.minutes >= needed:
         return []
-    why = f": {watch.problem}" if watch.problem else ""
-    return [f"{before.name}: {now.minutes} minutes of readings since, {needed:.0f} are needed{why}"]
+    return [f"{before.name}: {now.minutes} minutes of readings since, {needed:.0f} are needed{_because(watch)}"]
+
+
+def _because(watch: Watch) -> str:
+    return f": {watch.problem}" if watch.problem else ""
 
 
 def _in_words(one: SeenVm) -> str:

@@ -51,8 +51,19 @@ CASES: dict[str, tuple[Watch, TrialVerdict, str]] = {
     "nothing-known": (
         replace(WATCH, now={}, problem="gpu1: no route"),
         TrialVerdict.UNKNOWN,
-        "acme/web: 0 minutes of readings since, 15 are needed: gpu1: no route",
+        "acme/web: nothing is known of it since: gpu1: no route",
     ),
+    "nothing-known-of-a-vm-without-promises": (
+        replace(WATCH, before={"1": SeenVm("acme/web")}, now={}),
+        TrialVerdict.UNKNOWN,
+        "acme/web: nothing is known of it since",
+    ),
+    "nothing-known-of-one-of-two": (
+        replace(WATCH, before={"1": BEFORE, "2": SeenVm("acme/db")}),
+        TrialVerdict.UNKNOWN,
+        "acme/db: nothing is known of it since",
+    ),
+    "nothing-known-for-now": (replace(EARLY, now={}), TrialVerdict.WAITS, ""),
     "seen-broken-once": (replace(WATCH, now=seen(doubtful=frozenset({"ports"}))), TrialVerdict.WAITS, ""),
     "seen-broken-once-and-late": (
         replace(WATCH, now=seen(doubtful=frozenset({"ports"})), is_late=True),

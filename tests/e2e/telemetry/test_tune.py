@@ -160,6 +160,13 @@ def test_a_change_that_nobody_can_vouch_for_is_rolled_back_and_not_tried_again(t
     )
 
 
+def test_nothing_is_tried_whose_vms_were_not_measured_lately(tuned: Tuned) -> None:
+    assert tuned.tries(NOW + 600) == [] and tuned.watts == 250, "five of the last fifteen minutes were measured"
+    (refused,) = tuned.events()
+    assert refused["kind"] == "tuning-refused"
+    assert "acme/busy has no readings of 8 of the last 15 minutes" in refused["detail"]
+
+
 def test_without_readings_since_the_change_it_is_rolled_back(tuned: Tuned) -> None:
     tuned.measures(NOW, LATER)
     tuned.tries()

@@ -5,16 +5,17 @@ A change is kept only for what was looked at: a promise that was kept before and
 keep the change.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import isclose
 
 from vgpuctl.model.promise import PromiseVerdict
-from vgpuctl.scheduler.advice.contention import FEWEST_MINUTES, LEAST_STEAL
+from vgpuctl.scheduler.advice.contention import FEWEST_MINUTES, LEAST_STEAL, WINDOW_S
+from vgpuctl.scheduler.advice.measured import MINUTE_S
 
 LEAST_MEASURED = 0.5
-"""Part of the minutes of the watch that must be measured, of a VM that was measured before."""
+"""Part of the minutes of the watch that must be measured, of each VM."""
 
 NEW_GAIN = 2.0
 """A gain that has grown by this factor is new evidence."""
@@ -77,6 +78,22 @@ class Watch:
     is_late: bool = False
 
 
+def refuse_to_begin(before: Iterable[SeenVm], problem: str | None) -> str | None:
+    """Say why a change may not be tried: too little is known of a VM. problem: why there are no readings.
+
+    The reason has no number of what was seen, so that it is told once.
+    """
+    if problem is not None:
+        return f"nobody could tell that its VMs are as before: {problem}"
+    for one in sorted(before, key=lambda one: one.name):
+        if one.minutes < FEWEST_MINUTES:
+            minutes = f"{FEWEST_MINUTES} of the last {WINDOW_S / MINUTE_S:.0f} minutes"
+            return f"{one.name} has no readings of {minutes}, with which it would be compared"
+        if PromiseVerdict.KEPT not in one.rows.values():
+            return f"no promise of {one.name} is known to be kept"
+    return None
+
+
 def judge(watch: Watch) -> Judgement:
     """Judge a change by the VMs that it touches, by UUID: worse as soon as one is; kept or unknown at the end."""
     there = {uuid: one for uuid, one in watch.before.items() if uuid not in watch.gone}
@@ -121,7 +138,7 @@ def _lost_time(before: SeenVm, now: SeenVm) -> list[str]:
 
 def _unmeasured(before: SeenVm, now: SeenVm, watch: Watch) -> list[str]:
     needed = max(1.0, LEAST_MEASURED * watch.minutes)
-    if before.minutes == 0 or now.minutes >= needed:
+    if now.minutes >= needed:
         return []
     return [f"{before.name}: {now.minutes} minutes of readings since, {needed:.0f} are needed{_because(watch)}"]
 

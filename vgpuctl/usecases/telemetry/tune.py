@@ -26,7 +26,7 @@ from vgpuctl.scheduler.advice.contention import WINDOW_S
 from vgpuctl.scheduler.advice.measured import MeasuredFleet
 from vgpuctl.scheduler.advice.power_limit import AdvisedLimit, find_limits
 from vgpuctl.scheduler.advice.rebalance import AdvisedMove, find_moves
-from vgpuctl.scheduler.advice.trial import Evidence, TrialVerdict, Watch, judge
+from vgpuctl.scheduler.advice.trial import Evidence, TrialVerdict, Watch, judge, refuse_to_begin
 from vgpuctl.scheduler.defrag.plan import WayKind
 from vgpuctl.usecases.maintenance.planned_moves import StepOutcome, rehearse
 from vgpuctl.usecases.observed.tuning_record import (
@@ -235,6 +235,8 @@ def _try(services: Services, one: AdvisedChange, watch_s: float) -> Trial | str:
     if not touched:
         return "no VM runs on it"
     seen = see(services, touched, trial.places, trial.begun_at - WINDOW_S)
+    if (refusal := refuse_to_begin(seen.vms.values(), seen.problem)) is not None:
+        return refusal
     trial = replace(trial, before=dict(seen.vms), findings=seen.findings)
     with services.store.transaction() as session:
         record = read_tuning(session, trial.host)

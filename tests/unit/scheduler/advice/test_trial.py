@@ -8,7 +8,15 @@ import pytest
 from vgpuctl.errors import UsageError
 from vgpuctl.model.promise import PromiseVerdict
 from vgpuctl.scheduler.advice.advice import AdviceKind
-from vgpuctl.scheduler.advice.trial import Evidence, SeenVm, TrialVerdict, Watch, is_same_evidence, judge
+from vgpuctl.scheduler.advice.trial import (
+    Evidence,
+    SeenVm,
+    TrialVerdict,
+    Watch,
+    is_same_evidence,
+    judge,
+    refuse_to_begin,
+)
 from vgpuctl.scheduler.advice.tunable import TUNABLE, UNTUNABLE, describe_tunable, parse_kinds
 
 KEPT, BROKEN, UNKNOWN = PromiseVerdict.KEPT, PromiseVerdict.BROKEN, PromiseVerdict.NOT_LOOKED_AT
@@ -95,8 +103,8 @@ CASES: dict[str, tuple[Watch, TrialVerdict, str]] = {
     ),
     "never-measured": (
         replace(WATCH, before={"1": replace(BEFORE, minutes=0, steal=None)}, now=seen(minutes=0, steal=None)),
-        TrialVerdict.KEPT,
-        "acme/web: 2 promises kept, 0 minutes measured",
+        TrialVerdict.UNKNOWN,
+        "acme/web: 0 minutes of readings since, 15 are needed",
     ),
     "gone": (replace(WATCH, now={}, gone=("1",)), TrialVerdict.UNKNOWN, "none of its VMs is there any more"),
     "one-gone": (
@@ -119,6 +127,32 @@ def test_a_change_is_judged_by_the_vms_that_it_touches(name: str) -> None:
     found = judge(watch)
     assert found.verdict is verdict, found.why
     assert why in found.why
+
+
+BEGINS: dict[str, tuple[tuple[SeenVm, ...], str | None, str | None]] = {
+    "known": ((BEFORE, AFTER), None, None),
+    "eight-minutes": ((replace(BEFORE, minutes=8),), None, None),
+    "seven-minutes": (
+        (BEFORE, replace(BEFORE, name="acme/db", minutes=7)),
+        None,
+        "acme/db has no readings of 8 of the last 15 minutes, with which it would be compared",
+    ),
+    "never-measured": ((replace(BEFORE, minutes=0),), None, "acme/web has no readings of 8 of the last 15 minutes"),
+    "no-readings-at-all": ((BEFORE,), "gpu1: no such file", "as before: gpu1: no such file"),
+    "no-promises": ((replace(BEFORE, rows={}),), None, "no promise of acme/web is known to be kept"),
+    "none-kept": (
+        (replace(BEFORE, rows={"ports": BROKEN, "licence": UNKNOWN}),),
+        None,
+        "no promise of acme/web is known to be kept",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BEGINS)
+def test_a_trial_begins_only_with_what_it_will_be_compared_with(name: str) -> None:
+    before, problem, refusal = BEGINS[name]
+    found = refuse_to_begin(before, problem)
+    assert (found is None) if refusal is None else refusal in (found or "")
 
 
 OLD = Evidence({"limit": "250 W"}, {"limit": "275 W"}, ("1", "2"), 1.0)

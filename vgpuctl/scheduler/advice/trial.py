@@ -34,14 +34,15 @@ class TrialVerdict(StrEnum):
 class SeenVm:
     """One VM before or after a change.
 
-    rows: the worst verdict of each promise row. doubtful: rows that were seen broken once, which the next look
-    decides. minutes: measured minutes of its vGPUs on the watched GPUs; steal: the mean part of a GPU's time that it
-    lost in them, None where nobody tells.
+    rows: the verdict of each promise row and subject, by `row_name`. doubtful: those that were seen broken once, which
+    the next look decides. minutes: with the use of each of its vGPUs; steal_minutes: with what each lost; steal: the
+    mean part of a GPU's time that it lost in them, None where nobody tells.
     """
 
     name: str
     rows: Mapping[str, PromiseVerdict] = field(default_factory=dict)
     minutes: int = 0
+    steal_minutes: int = 0
     steal: float | None = None
     doubtful: frozenset[str] = frozenset()
 
@@ -106,12 +107,8 @@ def judge(watch: Watch) -> Judgement:
             unknown.append(f"{before.name}: nothing is known of it since{_because(watch)}")
             continue
         doubtful |= any(before.rows.get(row) is PromiseVerdict.KEPT for row in now.doubtful)
-        kept = [row for row, verdict in before.rows.items() if verdict is PromiseVerdict.KEPT]
-        verdicts = {row: now.rows.get(row, PromiseVerdict.NOT_LOOKED_AT) for row in kept}
-        # A row such as `gpu-state` is there only where it is broken.
-        may_break = [row for row in now.rows if row in kept or row not in before.rows]
-        worse += [f"{before.name}: {row} is broken" for row in may_break if now.rows[row] is PromiseVerdict.BROKEN]
-        lost = [row for row in kept if verdicts[row] is PromiseVerdict.NOT_LOOKED_AT or row in now.doubtful]
+        worse += [f"{before.name}: {row} is broken" for row in _newly_broken(before, now)]
+        lost = _not_known(before, now)
         unknown += [f"{before.name}: not known: {', '.join(lost)}"] if lost else []
         worse += _lost_time(before, now)
         unknown += _unmeasured(before, now, watch)
@@ -128,19 +125,64 @@ def judge(watch: Watch) -> Judgement:
     )
 
 
+def row_name(row: str, subject: str) -> str:
+    """The name of a promise row and its subject, such as a network: `ports lan`."""
+    return f"{row} {subject}".rstrip()
+
+
+def _row_of(name: str) -> str:
+    return name.partition(" ")[0]
+
+
+def _newly_broken(before: SeenVm, now: SeenVm) -> list[str]:
+    """What is broken and was kept, or was not there: a row such as `gpu-state` is there only where it is broken.
+
+    A subject may have another name since, such as a partition after a move: one that was not kept, and is gone, may be
+    the one that is broken now.
+    """
+    renamed = {
+        _row_of(name)
+        for name, verdict in before.rows.items()
+        if verdict is not PromiseVerdict.KEPT and name not in now.rows
+    }
+    return [
+        name
+        for name, verdict in now.rows.items()
+        if verdict is PromiseVerdict.BROKEN
+        and (before.rows.get(name) is PromiseVerdict.KEPT or (name not in before.rows and _row_of(name) not in renamed))
+    ]
+
+
+def _not_known(before: SeenVm, now: SeenVm) -> list[str]:
+    """What was kept and is not looked at, or was seen broken once.
+
+    A subject that is gone, such as a detached network, is promised no more where others of its row are looked at.
+    """
+    lost = []
+    for name in (name for name, verdict in before.rows.items() if verdict is PromiseVerdict.KEPT):
+        found = [name] if name in now.rows else [one for one in now.rows if _row_of(one) == _row_of(name)]
+        verdicts = {now.rows[one] for one in found}
+        if not found or PromiseVerdict.NOT_LOOKED_AT in verdicts or now.doubtful & {name, *found}:
+            lost.append(name)
+    return lost
+
+
 def _lost_time(before: SeenVm, now: SeenVm) -> list[str]:
     """The VM loses so much more of the GPU's time than before that it is a victim of contention."""
     was, is_now = before.steal, now.steal
-    if was is None or is_now is None or now.minutes < FEWEST_MINUTES or is_now - was < LEAST_STEAL:
+    if was is None or is_now is None or now.steal_minutes < FEWEST_MINUTES or is_now - was < LEAST_STEAL:
         return []
     return [f"{before.name}: loses {is_now:.0%} of the GPU's time to neighbours instead of {was:.0%}"]
 
 
 def _unmeasured(before: SeenVm, now: SeenVm, watch: Watch) -> list[str]:
-    needed = max(1.0, LEAST_MEASURED * watch.minutes)
-    if now.minutes >= needed:
-        return []
-    return [f"{before.name}: {now.minutes} minutes of readings since, {needed:.0f} are needed{_because(watch)}"]
+    needed = max(FEWEST_MINUTES, LEAST_MEASURED * watch.minutes)
+    if now.minutes < needed:
+        return [f"{before.name}: {now.minutes} minutes of readings since, {needed:.0f} are needed{_because(watch)}"]
+    if before.steal is not None and now.steal_minutes < FEWEST_MINUTES:
+        told = f"{before.name}: what it loses to neighbours was told in {now.steal_minutes} minutes since"
+        return [f"{told}, {FEWEST_MINUTES} are needed"]
+    return []
 
 
 def _because(watch: Watch) -> str:

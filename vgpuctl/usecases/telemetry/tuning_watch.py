@@ -11,7 +11,7 @@ from vgpuctl.model.promise import LastFinding, Moment, PromiseRow, PromiseVerdic
 from vgpuctl.model.vm import Vm, VmState, printed_name
 from vgpuctl.scheduler.advice import contention
 from vgpuctl.scheduler.advice.measured import MINUTE_S, SHARE, STEAL, UTILIZATION, MeasuredVgpu
-from vgpuctl.scheduler.advice.trial import SeenVm
+from vgpuctl.scheduler.advice.trial import SeenVm, row_name
 from vgpuctl.usecases.domain.promises import look_at_promises
 from vgpuctl.usecases.observed.known_promises import known_now
 from vgpuctl.usecases.observed.observations import read_domains, read_facts
@@ -129,7 +129,7 @@ def _since(one: LastFinding, since: float) -> LastFinding:
 def _seen_vm(vm: Vm, rows: Sequence[LastFinding], vgpus: Sequence[MeasuredVgpu]) -> SeenVm:
     worst: dict[str, PromiseVerdict] = {}
     for row in rows:
-        name = str(row.finding.row)
+        name = row_name(row.finding.row, row.finding.subject)
         if row.finding.row not in _ROWS:
             continue
         if name not in worst or badness(row.finding) > _badness(worst[name]):
@@ -139,8 +139,13 @@ def _seen_vm(vm: Vm, rows: Sequence[LastFinding], vgpus: Sequence[MeasuredVgpu])
         vm.printed_name,
         worst,
         min((len(one.of(UTILIZATION)) for one in vgpus), default=0),
+        min((len(one.of(STEAL)) for one in vgpus), default=0),
         fmean(steal) if steal else None,
-        frozenset(str(row.finding.row) for row in rows if row.is_suspect and row.finding.row in _ROWS),
+        frozenset(
+            row_name(row.finding.row, row.finding.subject)
+            for row in rows
+            if row.is_suspect and row.finding.row in _ROWS
+        ),
     )
 
 

@@ -3,11 +3,15 @@
 
 from dataclasses import replace
 
+import click
 import pytest
 
+from vgpuctl.cli.operate.controller import command as controller
+from vgpuctl.cli.options.numbers import SecondsRange
 from vgpuctl.errors import UsageError
 from vgpuctl.model.promise import PromiseVerdict
 from vgpuctl.scheduler.advice.advice import AdviceKind
+from vgpuctl.scheduler.advice.contention import FEWEST_MINUTES
 from vgpuctl.scheduler.advice.trial import (
     Evidence,
     SeenVm,
@@ -16,12 +20,13 @@ from vgpuctl.scheduler.advice.trial import (
     is_same_evidence,
     judge,
     refuse_to_begin,
+    row_name,
 )
 from vgpuctl.scheduler.advice.tunable import TUNABLE, UNTUNABLE, describe_tunable, parse_kinds
 
 KEPT, BROKEN, UNKNOWN = PromiseVerdict.KEPT, PromiseVerdict.BROKEN, PromiseVerdict.NOT_LOOKED_AT
-BEFORE = SeenVm("acme/web", {"gpu-held": KEPT, "ports": KEPT, "licence": UNKNOWN}, 15, 0.02)
-AFTER = SeenVm("acme/web", {"gpu-held": KEPT, "ports": KEPT, "licence": UNKNOWN}, 28, 0.03)
+BEFORE = SeenVm("acme/web", {"gpu-held": KEPT, "ports": KEPT, "licence": UNKNOWN}, 15, 15, 0.02)
+AFTER = SeenVm("acme/web", {"gpu-held": KEPT, "ports": KEPT, "licence": UNKNOWN}, 28, 28, 0.03)
 WATCH = Watch({"1": BEFORE}, {"1": AFTER}, (), (), 30.0, is_over=True)
 EARLY = replace(WATCH, is_over=False)
 
@@ -33,6 +38,12 @@ def seen(**changes: object) -> dict[str, SeenVm]:
 def rows(**changes: PromiseVerdict) -> dict[str, PromiseVerdict]:
     named = {name.replace("_", "-"): verdict for name, verdict in changes.items()}
     return {**AFTER.rows, **named}
+
+
+def named(vm: SeenVm = BEFORE, **ports: PromiseVerdict) -> dict[str, SeenVm]:
+    """A VM with these networks."""
+    rows = {"gpu-held": KEPT, **{row_name("ports", network): verdict for network, verdict in ports.items()}}
+    return {"1": replace(vm, rows=rows)}
 
 
 CASES: dict[str, tuple[Watch, TrialVerdict, str]] = {
@@ -89,11 +100,83 @@ CASES: dict[str, tuple[Watch, TrialVerdict, str]] = {
         "acme/noisy takes time of its neighbours, and did not before",
     ),
     "loses-time": (
-        replace(EARLY, now=seen(minutes=8, steal=0.2)),
+        replace(EARLY, now=seen(minutes=8, steal_minutes=8, steal=0.2)),
         TrialVerdict.WORSE,
         "acme/web: loses 20% of the GPU's time to neighbours instead of 2%",
     ),
-    "loses-time-in-few-minutes": (replace(EARLY, now=seen(minutes=7, steal=0.2)), TrialVerdict.WAITS, ""),
+    "loses-time-in-few-minutes": (
+        replace(EARLY, now=seen(minutes=7, steal_minutes=7, steal=0.2)),
+        TrialVerdict.WAITS,
+        "",
+    ),
+    "loses-time-in-few-of-many-minutes": (replace(EARLY, now=seen(steal_minutes=7, steal=0.2)), TrialVerdict.WAITS, ""),
+    "loss-known-in-few-minutes": (
+        replace(WATCH, now=seen(steal_minutes=7, steal=0.2)),
+        TrialVerdict.UNKNOWN,
+        "acme/web: what it loses to neighbours was told in 7 minutes since, 8 are needed",
+    ),
+    "loss-not-known-any-more": (
+        replace(WATCH, now=seen(steal_minutes=0, steal=None)),
+        TrialVerdict.UNKNOWN,
+        "was told in 0 minutes since",
+    ),
+    "loss-never-known": (
+        replace(
+            WATCH, before={"1": replace(BEFORE, steal_minutes=0, steal=None)}, now=seen(steal_minutes=0, steal=None)
+        ),
+        TrialVerdict.KEPT,
+        "2 promises kept",
+    ),
+    "a-short-watch-needs-eight-minutes": (
+        replace(WATCH, minutes=10.0, now=seen(minutes=7)),
+        TrialVerdict.UNKNOWN,
+        "acme/web: 7 minutes of readings since, 8 are needed",
+    ),
+    "a-short-watch-with-eight-minutes": (
+        replace(WATCH, minutes=10.0, now=seen(minutes=8, steal_minutes=8)),
+        TrialVerdict.KEPT,
+        "8 minutes measured",
+    ),
+    "one-part-breaks-beside-a-broken-one": (
+        replace(WATCH, before=named(lan=KEPT, wan=BROKEN), now=named(AFTER, lan=BROKEN, wan=BROKEN)),
+        TrialVerdict.WORSE,
+        "acme/web: ports lan is broken",
+    ),
+    "one-part-is-not-known-beside-a-broken-one": (
+        replace(WATCH, before=named(lan=KEPT, wan=BROKEN), now=named(AFTER, lan=UNKNOWN, wan=BROKEN)),
+        TrialVerdict.UNKNOWN,
+        "acme/web: not known: ports lan",
+    ),
+    "a-part-stays-broken": (
+        replace(WATCH, before=named(lan=KEPT, wan=BROKEN), now=named(AFTER, lan=KEPT, wan=BROKEN)),
+        TrialVerdict.KEPT,
+        "2 promises kept",
+    ),
+    "a-new-part-is-broken": (
+        replace(WATCH, before=named(lan=KEPT), now=named(AFTER, lan=KEPT, wan=BROKEN)),
+        TrialVerdict.WORSE,
+        "acme/web: ports wan is broken",
+    ),
+    "a-part-that-is-gone": (
+        replace(WATCH, before=named(lan=KEPT, wan=KEPT), now=named(AFTER, lan=KEPT)),
+        TrialVerdict.KEPT,
+        "2 promises kept",
+    ),
+    "the-only-part-is-gone": (
+        replace(WATCH, before=named(lan=KEPT), now=named(AFTER)),
+        TrialVerdict.UNKNOWN,
+        "acme/web: not known: ports lan",
+    ),
+    "a-part-with-another-name": (
+        replace(WATCH, before=named(p1=KEPT), now=named(AFTER, p2=KEPT)),
+        TrialVerdict.KEPT,
+        "2 promises kept",
+    ),
+    "a-broken-part-with-another-name": (
+        replace(WATCH, before=named(p1=BROKEN), now=named(AFTER, p2=BROKEN)),
+        TrialVerdict.KEPT,
+        "1 promises kept",
+    ),
     "loses-a-little": (replace(WATCH, now=seen(steal=0.06)), TrialVerdict.KEPT, "6% of the GPU's time lost"),
     "half-measured": (replace(WATCH, now=seen(minutes=15)), TrialVerdict.KEPT, "15 minutes measured"),
     "less-than-half-measured": (
@@ -127,6 +210,14 @@ def test_a_change_is_judged_by_the_vms_that_it_touches(name: str) -> None:
     found = judge(watch)
     assert found.verdict is verdict, found.why
     assert why in found.why
+
+
+def test_the_shortest_watch_that_is_taken_has_room_for_the_fewest_minutes() -> None:
+    (kind,) = (one.type for one in controller.params if one.name == "watch_s")
+    assert isinstance(kind, SecondsRange) and kind.min is not None and kind.min >= 60 * FEWEST_MINUTES
+    with pytest.raises(click.BadParameter) as refused:
+        kind.convert("8m", None, None)
+    assert f"{kind.min:g}" in refused.value.message
 
 
 BEGINS: dict[str, tuple[tuple[SeenVm, ...], str | None, str | None]] = {

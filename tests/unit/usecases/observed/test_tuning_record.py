@@ -25,7 +25,7 @@ from vgpuctl.usecases.observed.tuning_record import (
 )
 
 EVIDENCE = Evidence({"limit": "250 W"}, {"limit": "275 W"}, ("1",), 2.0)
-SEEN = SeenVm("acme/web", {PromiseRow.GPU_HELD: PromiseVerdict.KEPT}, 15, 0.0, frozenset({"ports"}))
+SEEN = SeenVm("acme/web", {PromiseRow.GPU_HELD: PromiseVerdict.KEPT}, 15, 15, 0.0, frozenset({"ports"}))
 CHANGES = (
     PowerChange("0000:41:00.0", 250_000, 275_000, "boot"),
     MoveChange("1", "acme/web", "gpu1", "0000:41:00.0", "gpu2", "0000:81:00.0"),

@@ -4,7 +4,7 @@
 Each is found on its host, made, and rolled back. What is found decides, not what was ordered.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -12,6 +12,7 @@ from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.tuning import SetPowerLimit, watts
 from vgpuctl.agent.wire.vf_health import DRIVER
 from vgpuctl.errors import ConcurrentChange, StateError
+from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import without_leaving
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.scheduler.advice.power_limit import refuse_tuning
@@ -51,7 +52,8 @@ def find(services: Services, trial: Trial) -> FoundChange:
     """Look at what a trial changes. Raises StateError where that cannot be told, and what reading a host raises."""
     if isinstance(trial.change, MoveChange):
         return _find_vm(services, trial.change)
-    return _find_limit(services, trial.host, trial.change)
+    facts = read_facts(services, trial.host)
+    return find_limit(trial.host, trial.change, facts, declared_on(services, trial.host))
 
 
 def make(services: Services, trial: Trial) -> None:
@@ -85,20 +87,24 @@ def refuse_limit(services: Services, facts: HostFacts, host: str, gpu: str, limi
     return refuse_tuning(entry, limit_mw)
 
 
-def _find_limit(services: Services, host: str, change: PowerChange) -> FoundChange:
-    facts = read_facts(services, host)
+def find_limit(host: str, change: PowerChange, facts: HostFacts, entries: Sequence[GpuLayout]) -> FoundChange:
+    """Look at a power limit in what was just read. entries: of the host's layout. Raises StateError.
+
+    The boot comes first: the driver of a host that was just booted may not tell its GPUs' limits yet.
+    """
+    if facts.boot_id != change.boot_id:
+        why = "the host was booted, which ends every limit that the layout does not declare"
+        words = f"the controller's power limit of {host} {change.gpu} is gone"
+        return FoundChange(WhereFound.ELSEWHERE, words, leave=why, is_booted=True)
     gpu = gpu_at(facts, change.gpu)
     if gpu is None or (gpu.tuning is None and gpu.driver != DRIVER):
         why = "the host does not show the GPU any more" if gpu is None else f"{gpu.driver or 'no driver'} has the GPU"
         return FoundChange(WhereFound.ELSEWHERE, f"the power limit of {host} {change.gpu} is gone", leave=why)
     limit_mw = _limit_of(host, change.gpu, gpu)
     words = f"the power limit of {host} {change.gpu} is {watts(limit_mw)}"
-    entry = declared_of(gpu, facts, declared_on(services, host)).entry
+    entry = declared_of(gpu, facts, entries).entry
     if entry is not None and entry.tuning.power_limit_mw is not None:
         return FoundChange(WhereFound.ELSEWHERE, words, leave=f"the layout declares it now ({entry.origin})")
-    if facts.boot_id != change.boot_id:
-        why = "the host was booted, which ends every limit that the layout does not declare"
-        return FoundChange(WhereFound.ELSEWHERE, words, leave=why, is_booted=True)
     if limit_mw == change.before_mw:
         return FoundChange(WhereFound.BEFORE, words)
     if limit_mw != change.after_mw:

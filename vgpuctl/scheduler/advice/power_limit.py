@@ -16,7 +16,7 @@ from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.plural import counted
 from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain, advice_id
 from vgpuctl.scheduler.advice.measured import MeasuredFleet, Points
-from vgpuctl.sharing.declared import declared_of
+from vgpuctl.sharing.declared import Declared, declared_of
 
 FEWEST_MINUTES = 60
 AT_LIMIT = 0.97
@@ -57,8 +57,9 @@ def find_limits(fleet: MeasuredFleet) -> Iterator[AdvisedLimit]:
         limit_mw, of_board = gpu.tuning.power_limit_mw, gpu.tuning.power_limits_mw
         if limit_mw is None or of_board is None:
             continue
-        entry = declared_of(gpu, capacity.facts, capacity.declared).entry
-        refusal, bounds = refuse_tuning(entry, limit_mw), None if entry is None else entry.bounds.power_limit_mw
+        declared = declared_of(gpu, capacity.facts, capacity.declared)
+        entry = declared.entry
+        refusal, bounds = refuse_tuning(declared, limit_mw), None if entry is None else entry.bounds.power_limit_mw
         most_mw = of_board[1] if refusal is not None or bounds is None else min(bounds[1], of_board[1])
         wanted_mw = min(most_mw, limit_mw + max(1000, round(STEP * limit_mw / 1000) * 1000))
         held, minutes = _held_back(fleet.power.get((host, address), ()), limit_mw / 1000)
@@ -67,8 +68,11 @@ def find_limits(fleet: MeasuredFleet) -> Iterator[AdvisedLimit]:
             yield AdvisedLimit(advice, gpu, limit_mw, wanted_mw, refusal)
 
 
-def refuse_tuning(entry: GpuLayout | None, limit_mw: int) -> str | None:
-    """Say why no controller may change the power limit of a GPU. entry: of the layout. limit_mw: the present one."""
+def refuse_tuning(declared: Declared, limit_mw: int) -> str | None:
+    """Say why no controller may change the power limit of a GPU. declared: for it. limit_mw: the present one."""
+    if declared.doubt is not None:
+        return f"nobody knows what its layout says, since it {declared.doubt}"
+    entry = declared.entry
     if entry is not None and entry.tuning.power_limit_mw is not None:
         return f"the layout declares its power_limit_w ({entry.origin}), and what it declares stays"
     if entry is None or entry.bounds.power_limit_mw is None:

@@ -16,7 +16,7 @@ from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import without_leaving
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.scheduler.advice.power_limit import refuse_tuning
-from vgpuctl.sharing.declared import declared_of
+from vgpuctl.sharing.declared import UNDECLARED, declared_of
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.usecases.observed.capacities import declared_on
 from vgpuctl.usecases.observed.observations import read_facts
@@ -83,8 +83,8 @@ def _limit_of(host: str, address: str, gpu: Gpu | None) -> int:
 def refuse_limit(services: Services, facts: HostFacts, host: str, gpu: str, limit_mw: int) -> str | None:
     """Say why no controller may have the GPU at this power limit. Raises InventoryError."""
     found = gpu_at(facts, gpu)
-    entry = None if found is None else declared_of(found, facts, declared_on(services, host)).entry
-    return refuse_tuning(entry, limit_mw)
+    declared = UNDECLARED if found is None else declared_of(found, facts, declared_on(services, host))
+    return refuse_tuning(declared, limit_mw)
 
 
 def find_limit(host: str, change: PowerChange, facts: HostFacts, entries: Sequence[GpuLayout]) -> FoundChange:
@@ -102,7 +102,13 @@ def find_limit(host: str, change: PowerChange, facts: HostFacts, entries: Sequen
         return FoundChange(WhereFound.ELSEWHERE, f"the power limit of {host} {change.gpu} is gone", leave=why)
     limit_mw = _limit_of(host, change.gpu, gpu)
     words = f"the power limit of {host} {change.gpu} is {watts(limit_mw)}"
-    entry = declared_of(gpu, facts, entries).entry
+    declared = declared_of(gpu, facts, entries)
+    if declared.doubt is not None:
+        raise StateError(
+            f"{host}: nobody knows what the layout says of {change.gpu}, since it {declared.doubt}",
+            hint=f"correct its layout; `vgpuctl plan-hosts --limit {host}` checks it",
+        )
+    entry = declared.entry
     if entry is not None and entry.tuning.power_limit_mw is not None:
         return FoundChange(WhereFound.ELSEWHERE, words, leave=f"the layout declares it now ({entry.origin})")
     if limit_mw == change.before_mw:
@@ -111,7 +117,7 @@ def find_limit(host: str, change: PowerChange, facts: HostFacts, entries: Sequen
         return FoundChange(
             WhereFound.ELSEWHERE, words, leave=f"somebody else, or the driver, set it to {watts(limit_mw)}"
         )
-    return FoundChange(WhereFound.AFTER, words, withdrawn=refuse_tuning(entry, limit_mw) or "")
+    return FoundChange(WhereFound.AFTER, words, withdrawn=refuse_tuning(declared, limit_mw) or "")
 
 
 def _find_vm(services: Services, change: MoveChange) -> FoundChange:

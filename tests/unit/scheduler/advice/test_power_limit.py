@@ -113,6 +113,16 @@ HOW_FAR: dict[str, tuple[GpuLayout | None, int, str | None]] = {
 }
 
 
+def test_no_controller_chooses_between_two_entries() -> None:
+    first, second = bounded(200, 300), replace(bounded(200, 260), origin="gpu1.yml:9")
+    fleet = fleet_of(declared=first)
+    found = only(replace(fleet, capacities=tuple(replace(one, declared=(first, second)) for one in fleet.capacities)))
+    assert found.refusal is not None and found.refusal.startswith(
+        "nobody knows what its layout says, since it is meant"
+    )
+    assert "gpu1.yml:4" in found.refusal and "gpu1.yml:9" in found.refusal
+
+
 @pytest.mark.parametrize("name", HOW_FAR)
 def test_the_layout_says_how_far_a_controller_may_go(name: str) -> None:
     declared, after_mw, refusal = HOW_FAR[name]

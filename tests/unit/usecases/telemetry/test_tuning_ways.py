@@ -66,6 +66,12 @@ def test_a_silent_driver_says_nothing_of_the_limit() -> None:
     assert "is not known" in silent.value.message
 
 
+def test_two_entries_for_a_gpu_are_waited_for() -> None:
+    with pytest.raises(StateError) as doubtful:
+        found_at(275, BOUNDED, replace(entry((250, 260)), origin="gpu1.yml:9"))
+    assert "is meant by" in doubtful.value.message and "gpu1.yml:9" in doubtful.value.message
+
+
 def test_a_booted_host_without_the_gpu_was_booted() -> None:
     booted = replace(HOST, boot_id="another", gpus=())
     assert find_limit("gpu1", CHANGE, booted, ()).is_booted

@@ -156,7 +156,10 @@ def note_tuning(
     seen: Sequence[str] = (),
     watch_s: float | None = None,
 ) -> None:
-    """Add the event of a step. vms: that it touches. seen: what was seen of them. watch_s: how long that takes."""
+    """Add the event of a step. vms: that it touches. seen: what was seen of them. watch_s: how long that takes.
+
+    It is the operator's: its VMs are of several tenants, none of which may see the others'.
+    """
     values: Evidence | Advice
     if isinstance(what, Trial):
         name, values, gain = what.advice, what.evidence, what.evidence.gain
@@ -170,7 +173,6 @@ def note_tuning(
         kind,
         f"{what.host} {what.gpu or ''}".strip(),
         detail,
-        tenant=what.tenant,
         host=what.host,
         before=before if has_changed else None,
         after=after if has_changed else None,

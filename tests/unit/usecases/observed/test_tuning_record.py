@@ -4,12 +4,14 @@
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from vgpuctl.errors import StateError
+from vgpuctl.model.event import EventFilter
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.promise import PromiseRow, PromiseVerdict
-from vgpuctl.scheduler.advice.advice import AdviceKind
+from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain
 from vgpuctl.scheduler.advice.trial import Evidence, SeenVm
 from vgpuctl.store.store import Store, open_store
 from vgpuctl.usecases.observed.tuning_record import (
@@ -87,6 +89,32 @@ def test_only_the_last_tries_and_reasons_are_kept() -> None:
     again = record.with_tried(Tried("advice-119", 2.0, "unknown", EVIDENCE)).with_told("advice-119", None)
     assert [one.at for one in again.tried if one.advice == "advice-119"] == [2.0]
     assert "advice-119" not in again.told
+
+
+@pytest.mark.parametrize("kind", [one for one in EventKind if one.startswith("tuning-")])
+def test_no_tenant_sees_the_vms_of_another_one(store: Store, kind: EventKind) -> None:
+    own = Advice(
+        id="rebalance-1",
+        kind=AdviceKind.REBALANCE,
+        host="gpu1",
+        gpu="0000:41:00.0",
+        tenant="acme",
+        vm="web",
+        text="it loses time",
+        before={},
+        after={},
+        commands=(),
+        gain=Gain("", 1.0, "GPU-hours"),
+        proof="",
+        confidence=Confidence.LOW,
+        measured_hours=1.0,
+    )
+    with store.transaction() as session:
+        for what in (own, msgspec.structs.replace(trial(CHANGES[1]), tenant="acme")):
+            note_tuning(session, kind, what, "umbrella/db lost time", vms=["acme/web", "umbrella/db"])
+    with store.reading() as session:
+        found = session.events(None, EventFilter(kinds=(kind,)))
+        assert [one.tenant for one in found] == [None, None]
 
 
 def test_a_step_back_is_an_event_with_the_values_the_other_way_round(store: Store) -> None:

@@ -217,6 +217,13 @@ class TuningBounds:
 
     power_limit_mw: tuple[int, int] | None = None
 
+    def nearest(self, power_limit_mw: int) -> int:
+        """The power limit in the bounds that is nearest to this one."""
+        if self.power_limit_mw is None:
+            return power_limit_mw
+        lowest, highest = self.power_limit_mw
+        return min(max(power_limit_mw, lowest), highest)
+
     def refuse_present(self, power_limit_mw: int) -> str | None:
         """Say that the present power limit is outside of the bounds, None where it is in them, or has none."""
         if self.power_limit_mw is None:

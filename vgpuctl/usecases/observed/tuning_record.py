@@ -155,9 +155,11 @@ def note_tuning(
     vms: Sequence[str] = (),
     seen: Sequence[str] = (),
     watch_s: float | None = None,
+    limit: str = "",
 ) -> None:
     """Add the event of a step. vms: that it touches. seen: what was seen of them. watch_s: how long that takes.
 
+    limit: the power limit after a roll back, where it is another one than before the trial.
     It is the operator's: its VMs are of several tenants, none of which may see the others'.
     """
     values: Evidence | Advice
@@ -168,6 +170,8 @@ def note_tuning(
     before, after = dict(values.before), dict(values.after)
     if kind is EventKind.TUNING_ROLLED_BACK:
         before, after = after, before
+        if limit and not any(value.startswith(limit) for value in after.values()):
+            after = dict.fromkeys(after, limit)
     has_changed = kind in (EventKind.TUNING_BEGUN, EventKind.TUNING_KEPT, EventKind.TUNING_ROLLED_BACK)
     session.add_event(
         kind,

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from msgspec.structs import replace
 
+from vgpuctl.agent.wire.tuning import watts
 from vgpuctl.errors import (
     ConcurrentChange,
     Interrupted,
@@ -342,7 +343,7 @@ def _worse(services: Services, trial: Trial, why: str) -> Served | None:
 def _roll_back(services: Services, trial: Trial, found: FoundChange) -> Served | None:
     if found.place is WhereFound.AFTER:
         try:
-            roll_back(services, trial)
+            roll_back(services, trial, found)
         except _NOT_OF_THE_CHANGE:
             raise
         except VgpuctlError as error:
@@ -355,7 +356,8 @@ def _roll_back(services: Services, trial: Trial, found: FoundChange) -> Served |
         if found.place is not WhereFound.BEFORE:
             return None  # the next round looks again
     outcome = f"rolled back: {trial.why}"
-    _end(services, trial, EventKind.TUNING_ROLLED_BACK, f"{trial.why}; {found.words}", tried=outcome)
+    limit = "" if found.back_mw is None else watts(found.back_mw)
+    _end(services, trial, EventKind.TUNING_ROLLED_BACK, f"{trial.why}; {found.words}", tried=outcome, limit=limit)
     return Served(trial.subject, outcome)
 
 
@@ -378,12 +380,22 @@ def _save(services: Services, trial: Trial) -> Trial:
 
 
 def _end(
-    services: Services, trial: Trial, kind: EventKind, detail: str, *, tried: str = "", seen: Sequence[str] = ()
+    services: Services,
+    trial: Trial,
+    kind: EventKind,
+    detail: str,
+    *,
+    tried: str = "",
+    seen: Sequence[str] = (),
+    limit: str = "",
 ) -> None:
-    """Take the trial out of the record, with its event. tried: why it is not tried again on the same evidence."""
+    """Take the trial out of the record, with its event.
+
+    tried: why it is not tried again on the same evidence. limit: the power limit that is there now.
+    """
     with services.store.transaction() as session:
         record = replace(read_tuning(session, trial.host), trial=None)
         if tried:
             record = record.with_tried(Tried(trial.advice, session.now(), tried, trial.evidence))
         save_tuning(session, trial.host, record.with_told(trial.advice, None))
-        note_tuning(session, kind, trial, detail, vms=trial.vms, seen=seen)
+        note_tuning(session, kind, trial, detail, vms=trial.vms, seen=seen, limit=limit)

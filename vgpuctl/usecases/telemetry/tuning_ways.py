@@ -20,7 +20,7 @@ from vgpuctl.sharing.declared import UNDECLARED, declared_of
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.usecases.observed.capacities import declared_on
 from vgpuctl.usecases.observed.observations import read_facts
-from vgpuctl.usecases.observed.tuning_record import MoveChange, PowerChange, Trial
+from vgpuctl.usecases.observed.tuning_record import MoveChange, PowerChange, Trial, TrialState
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, move_vm
 
@@ -38,7 +38,7 @@ class FoundChange:
     """What is there now. words: for the event. leave: why the controller leaves it as it is, where it is elsewhere.
 
     is_booted: the host was booted, which says nothing of the change. withdrawn: why the change is not allowed any more
-    and is rolled back.
+    and is rolled back. back_mw: the power limit that is set then.
     """
 
     place: WhereFound
@@ -46,6 +46,7 @@ class FoundChange:
     leave: str = ""
     is_booted: bool = False
     withdrawn: str = ""
+    back_mw: int | None = None
 
 
 def find(services: Services, trial: Trial) -> FoundChange:
@@ -53,17 +54,25 @@ def find(services: Services, trial: Trial) -> FoundChange:
     if isinstance(trial.change, MoveChange):
         return _find_vm(services, trial.change)
     facts = read_facts(services, trial.host)
-    return find_limit(trial.host, trial.change, facts, declared_on(services, trial.host))
+    goes_back = trial.state is TrialState.ROLLING_BACK
+    return find_limit(trial.host, trial.change, facts, declared_on(services, trial.host), goes_back=goes_back)
 
 
 def make(services: Services, trial: Trial) -> None:
     """Make the change. Raises what the host and a move raise."""
-    _set(services, trial, is_back=False)
+    if isinstance(trial.change, MoveChange):
+        _move(services, trial, trial.change, is_back=False)
+    else:
+        _set_limit(services, trial.host, trial.change.gpu, trial.change.after_mw)
 
 
-def roll_back(services: Services, trial: Trial) -> None:
+def roll_back(services: Services, trial: Trial, found: FoundChange) -> None:
     """Bring what was changed back. Raises what the host and a move raise."""
-    _set(services, trial, is_back=True)
+    if isinstance(trial.change, MoveChange):
+        _move(services, trial, trial.change, is_back=True)
+    else:
+        before_mw = trial.change.before_mw
+        _set_limit(services, trial.host, trial.change.gpu, before_mw if found.back_mw is None else found.back_mw)
 
 
 def present_limit(services: Services, host: str, gpu: str) -> tuple[int, HostFacts]:
@@ -87,8 +96,12 @@ def refuse_limit(services: Services, facts: HostFacts, host: str, gpu: str, limi
     return refuse_tuning(declared, limit_mw)
 
 
-def find_limit(host: str, change: PowerChange, facts: HostFacts, entries: Sequence[GpuLayout]) -> FoundChange:
+def find_limit(
+    host: str, change: PowerChange, facts: HostFacts, entries: Sequence[GpuLayout], *, goes_back: bool = False
+) -> FoundChange:
     """Look at a power limit in what was just read. entries: of the host's layout. Raises StateError.
+
+    goes_back: it is rolled back, and as before with the limit nearest to that which the layout allows now.
 
     The boot comes first: the driver of a host that was just booted may not tell its GPUs' limits yet.
     """
@@ -111,13 +124,16 @@ def find_limit(host: str, change: PowerChange, facts: HostFacts, entries: Sequen
     entry = declared.entry
     if entry is not None and entry.tuning.power_limit_mw is not None:
         return FoundChange(WhereFound.ELSEWHERE, words, leave=f"the layout declares it now ({entry.origin})")
-    if limit_mw == change.before_mw:
-        return FoundChange(WhereFound.BEFORE, words)
+    back_mw = change.before_mw if entry is None else entry.bounds.nearest(change.before_mw)
+    if limit_mw == change.before_mw or (goes_back and limit_mw == back_mw):
+        if limit_mw != change.before_mw:
+            words += f", since the layout does not allow {watts(change.before_mw)} any more"
+        return FoundChange(WhereFound.BEFORE, words, back_mw=limit_mw)
     if limit_mw != change.after_mw:
         return FoundChange(
             WhereFound.ELSEWHERE, words, leave=f"somebody else, or the driver, set it to {watts(limit_mw)}"
         )
-    return FoundChange(WhereFound.AFTER, words, withdrawn=refuse_tuning(declared, limit_mw) or "")
+    return FoundChange(WhereFound.AFTER, words, withdrawn=refuse_tuning(declared, limit_mw) or "", back_mw=back_mw)
 
 
 def _find_vm(services: Services, change: MoveChange) -> FoundChange:
@@ -144,14 +160,13 @@ def _vm_of(services: Services, change: MoveChange) -> tuple[Vm | None, tuple[str
     return vm, tuple(one.share.gpu for one in sorted(leases, key=lambda one: one.index))
 
 
-def _set(services: Services, trial: Trial, *, is_back: bool) -> None:
-    change = trial.change
-    if isinstance(change, PowerChange):
-        limit_mw = change.before_mw if is_back else change.after_mw
-        # As apply-hosts does, so that only one of them is at work on the host.
-        with services.store.operation("tune", f"host/{trial.host}", trial.host, exclusive=True):
-            services.host(trial.host).agent.apply([SetPowerLimit(change.gpu, limit_mw)])
-        return
+def _set_limit(services: Services, host: str, gpu: str, limit_mw: int) -> None:
+    # As apply-hosts does, so that only one of them is at work on the host.
+    with services.store.operation("tune", f"host/{host}", host, exclusive=True):
+        services.host(host).agent.apply([SetPowerLimit(gpu, limit_mw)])
+
+
+def _move(services: Services, trial: Trial, change: MoveChange, *, is_back: bool) -> None:
     vm, _gpus = _vm_of(services, change)
     if vm is None:
         raise StateError(f"{change.vm} was deleted")

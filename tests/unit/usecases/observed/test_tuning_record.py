@@ -125,5 +125,10 @@ def test_a_step_back_is_an_event_with_the_values_the_other_way_round(store: Stor
         begun, back, ended = session.events(None)
     assert (begun.before, begun.after) == (EVIDENCE.before, EVIDENCE.after) == (back.after, back.before)
     assert (dict(ended.before), dict(ended.after)) == ({}, {})
+    with store.transaction() as session:
+        for limit in ("250 W", "260 W"):
+            note_tuning(session, EventKind.TUNING_ROLLED_BACK, trial(CHANGES[0]), "why", limit=limit)
+    with store.reading() as session:
+        assert [dict(one.after) for one in session.events(2)] == [{"limit": "250 W"}, {"limit": "260 W"}]
     assert {one.subject for one in (begun, back, ended)} == {"gpu1 0000:41:00.0"}
     assert back.evidence["vms"] == ["acme/web"] and back.evidence["gain"] == 2.0

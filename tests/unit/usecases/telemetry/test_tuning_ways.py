@@ -72,6 +72,34 @@ def test_two_entries_for_a_gpu_are_waited_for() -> None:
     assert "is meant by" in doubtful.value.message and "gpu1.yml:9" in doubtful.value.message
 
 
+BACK: dict[str, tuple[tuple[int, int] | None, int, WhereFound, int | None]] = {
+    # bounds of now, the present limit, where that is, the limit that a roll back sets
+    "in-the-bounds": ((200, 300), 275, AFTER, 250_000),
+    "rolled-back": ((200, 300), 250, BEFORE, 250_000),
+    "bounds-are-higher-now": ((260, 300), 275, AFTER, 260_000),
+    "the-lowest-of-them": ((260, 300), 260, BEFORE, 260_000),
+    "bounds-are-lower-now": ((150, 200), 275, AFTER, 200_000),
+    "the-highest-of-them": ((150, 200), 200, BEFORE, 200_000),
+    "the-change-is-the-nearest": ((275, 300), 275, BEFORE, 275_000),
+    "without-bounds": (None, 275, AFTER, 250_000),
+    "of-somebody-else": ((260, 300), 265, ELSEWHERE, None),
+}
+
+
+@pytest.mark.parametrize("name", BACK)
+def test_a_roll_back_ends_in_the_bounds_of_now(name: str) -> None:
+    bounds_w, limit_w, place, back_mw = BACK[name]
+    found = find_limit("gpu1", CHANGE, shows(limit_w), (entry(bounds_w),), goes_back=True)
+    assert (found.place, found.back_mw) == (place, back_mw)
+    says_why = "since the layout does not allow 250 W any more" in found.words
+    assert says_why is (place is BEFORE and back_mw != 250_000)
+
+
+def test_a_limit_of_somebody_else_is_no_roll_back_while_nothing_is_rolled_back() -> None:
+    assert found_at(260, entry((260, 300))).place is ELSEWHERE
+    assert found_at(275, entry((275, 300))).place is AFTER
+
+
 def test_a_booted_host_without_the_gpu_was_booted() -> None:
     booted = replace(HOST, boot_id="another", gpus=())
     assert find_limit("gpu1", CHANGE, booted, ()).is_booted

@@ -52,8 +52,8 @@ class Trial(msgspec.Struct, frozen=True):
     """One change in trial. host: where the record is. before: the VMs that it touches, by UUID, as they were.
 
     findings: VMs that took their neighbours' time before. watched_since: when the change was made, rolls_back_since:
-    when it was found to be rolled back; seconds since the epoch, UTC. why: the reason why it failed or is rolled back.
-    told: the last problem that was said.
+    when it was found to be rolled back, moved_back_at: when the VM last failed to move back; seconds since the epoch,
+    UTC. why: the reason why it failed or is rolled back. told: the last problem that was said.
     """
 
     advice: str
@@ -71,6 +71,7 @@ class Trial(msgspec.Struct, frozen=True):
     state: TrialState = TrialState.BEGINNING
     watched_since: float | None = None
     rolls_back_since: float | None = None
+    moved_back_at: float | None = None
     why: str = ""
     told: str = ""
 

@@ -63,13 +63,16 @@ ADVISE_S = 300.0
 """Seconds between two looks for advice, which reads the history of the whole fleet."""
 
 GO_ON_S = 30.0
-"""Seconds between two looks at a trial that is watched."""
+"""Seconds between two looks at a trial that is watched, or whose problem was told."""
 
 LATE_S = 300.0
 """So long after the end of a watch, a row that was seen broken once is no reason to wait."""
 
 MOVING_BACK_S = 3600.0
 """A VM that cannot move back for so long stays where it is: others have taken its room."""
+
+MOVE_AGAIN_S = 300.0
+"""Seconds between two tries to move a VM back. Another command that is at work on it is no try."""
 
 _TUNING = "tune:fleet"
 _NOT_OF_THE_CHANGE = (Interrupted, StoreUnusable)
@@ -112,8 +115,8 @@ class Tuner:
                 now = session.now()
             advises = bool(self.kinds) and _is_due(self._looked_at, now, ADVISE_S)
             if trials:
-                is_watched = all(one.state is TrialState.WATCHED for one in trials)
-                if is_watched and not _is_due(self._went_on_at, now, GO_ON_S):
+                may_wait = all(one.state is TrialState.WATCHED or one.told for one in trials)
+                if may_wait and not _is_due(self._went_on_at, now, GO_ON_S):
                     return []
                 self._went_on_at = now
             elif not advises:
@@ -277,11 +280,16 @@ def _go_on_with(services: Services, trial: Trial) -> Served | None:
     except _NOT_OF_THE_CHANGE:
         raise
     except VgpuctlError as error:
-        problem = error.reason_of(trial.host)
-        if problem == trial.told:
-            return None
-        _save(services, replace(trial, told=problem))
-        return Served(trial.subject, f"its trial waits: {problem}")
+        return _waits(services, trial, error)
+
+
+def _waits(services: Services, trial: Trial, error: VgpuctlError) -> Served | None:
+    """Say why a trial does not go on, once."""
+    problem = error.reason_of(trial.host)
+    if problem == trial.told:
+        return None
+    _save(services, replace(trial, told=problem))
+    return Served(trial.subject, f"its trial waits: {problem}")
 
 
 def _begin_watch(services: Services, trial: Trial, found: FoundChange) -> Served | None:
@@ -342,15 +350,22 @@ def _worse(services: Services, trial: Trial, why: str) -> Served | None:
 
 def _roll_back(services: Services, trial: Trial, found: FoundChange) -> Served | None:
     if found.place is WhereFound.AFTER:
+        if not _is_due(trial.moved_back_at, services.store.now(), MOVE_AGAIN_S):
+            return None
         try:
             roll_back(services, trial, found)
         except _NOT_OF_THE_CHANGE:
             raise
         except VgpuctlError as error:
-            waited_s = services.store.now() - (trial.rolls_back_since or trial.begun_at)
-            if isinstance(trial.change, PowerChange) or 0 <= waited_s < MOVING_BACK_S:
+            change = trial.change
+            if isinstance(change, PowerChange):
                 raise
-            stays = f"it stays on {trial.change.to_host}, since it cannot move back: {error.reason_of(trial.host)}"
+            now = services.store.now()
+            if 0 <= now - (trial.rolls_back_since or trial.begun_at) < MOVING_BACK_S:
+                if not isinstance(error, ConcurrentChange):
+                    trial = _save(services, replace(trial, moved_back_at=now))
+                return _waits(services, trial, error)
+            stays = f"it stays on {change.to_host}, since it cannot move back: {error.reason_of(trial.host)}"
             return _leave(services, trial, FoundChange(WhereFound.ELSEWHERE, found.words, stays))
         found = find(services, trial)
         if found.place is not WhereFound.BEFORE:

@@ -1,0 +1,145 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Trials that cannot go on: how often they are tried, what is said of them, and when they end."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace as changed
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from tests.unit.fleet_factory import lease
+from tests.unit.fleet_factory import vm as request_of
+from vgpuctl.agent.wire.sharing import Sharing
+from vgpuctl.model.event import Event, EventFilter
+from vgpuctl.model.lease import Share
+from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.scheduler.advice.advice import AdviceKind
+from vgpuctl.scheduler.advice.trial import Evidence, SeenVm
+from vgpuctl.usecases.observed.tuning_record import (
+    MoveChange,
+    Trial,
+    TrialState,
+    TuningRecord,
+    read_tuning,
+    save_tuning,
+)
+from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.telemetry.tune import GO_ON_S, MOVE_AGAIN_S, MOVING_BACK_S, Tuner
+from vgpuctl.wiring import Settings, open_services
+
+NOW = 1_800_000_000.0
+GPU = "0000:41:00.0"
+INVENTORY = """
+all:
+  vars: {ansible_host: 127.0.0.1, ansible_port: 1}
+  hosts: {gpu1: , gpu2: }
+"""
+
+
+class Clock:
+    """A clock that stands until it is set."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def opens(tmp_path: Path, clock: Clock) -> Callable[..., Any]:
+    """Services of hosts that do not answer. hosts: of the inventory. limit: as of --limit."""
+
+    def opened(text: str = INVENTORY, limit: str | None = None) -> Any:
+        (tmp_path / "inventory.yml").write_text(text)
+        settings = Settings((str(tmp_path / "inventory.yml"),), f"sqlite:///{tmp_path}/store.db", limit)
+        return open_services(settings, lambda _text: None, clock=lambda: clock.now)
+
+    return opened
+
+
+@pytest.fixture
+def services(opens: Callable[..., Any]) -> Iterator[Services]:
+    with opens() as opened:
+        yield opened
+
+
+def begin(services: Services, **changes: Any) -> Trial:
+    """A VM that was moved to gpu2, and the trial of that."""
+    vm = Vm("1", request_of(name="web"), "gpu2", VmState.RUNNING)
+    trial = Trial(
+        advice="rebalance-1",
+        kind=AdviceKind.REBALANCE,
+        text="it loses time",
+        host="gpu1",
+        gpu=GPU,
+        tenant="acme",
+        change=MoveChange("1", "acme/web", "gpu1", GPU, "gpu2", GPU),
+        evidence=Evidence({"place": "gpu1"}, {"place": "gpu2"}, ("1",), 1.0),
+        watch_s=1200.0,
+        begun_at=NOW,
+        before={"1": SeenVm("acme/web")},
+        state=TrialState.ROLLING_BACK,
+        rolls_back_since=NOW,
+        why="it made VMs worse",
+    )
+    trial = replace(trial, **changes)
+    share = Share(GPU, Sharing.VF_PROFILE, "A40-24Q", "0000:41:00.4", "558")
+    with services.store.transaction() as session:
+        session.add_tenant("acme")
+        session.add_vm(vm)
+        session.reserve("gpu2", 0, [changed(lease("gpu2", share, vm_name="web"), vm_uuid="1")])
+        save_tuning(session, "gpu1", TuningRecord(trial))
+    return trial
+
+
+def record(services: Services) -> TuningRecord:
+    with services.store.reading() as session:
+        return read_tuning(session, "gpu1")
+
+
+def outcomes(services: Services, tuner: Tuner) -> list[str]:
+    return [one.outcome for one in tuner.round(services)]
+
+
+def events(services: Services) -> list[Event]:
+    with services.store.reading() as session:
+        return session.events(None, EventFilter(kinds=("tuning-ended", "tuning-rolled-back")))
+
+
+def test_a_vm_that_cannot_move_back_is_tried_every_five_minutes_and_then_left(services: Services, clock: Clock) -> None:
+    begin(services)
+    tuner = Tuner()
+    (told,) = outcomes(services, tuner)
+    assert told.startswith("its trial waits: ")
+    tried_at: list[float] = []
+    while (trial := record(services).trial) is not None:
+        assert trial.moved_back_at is not None
+        tried_at += [trial.moved_back_at] if trial.moved_back_at not in tried_at else []
+        clock.now += 10
+        said = outcomes(services, tuner)
+        assert said == [] or record(services).trial is None
+    steps = {later - earlier for earlier, later in pairwise(tried_at)}
+    assert tried_at[0] == NOW and min(steps) >= MOVE_AGAIN_S and max(steps) < MOVE_AGAIN_S + GO_ON_S + 10
+    assert MOVING_BACK_S <= clock.now - NOW < MOVING_BACK_S + MOVE_AGAIN_S + GO_ON_S
+    (ended,) = events(services)
+    assert "it stays on gpu2, since it cannot move back" in ended.detail
+
+
+def test_a_trial_whose_problem_was_told_is_not_looked_at_in_every_round(services: Services, clock: Clock) -> None:
+    trial = begin(services)
+    tuner = Tuner()
+    assert outcomes(services, tuner) != []
+    again = replace(trial, told="its hosts give no answer")
+    for passed_s, is_tried in ((GO_ON_S - 1, False), (1, True)):
+        with services.store.transaction() as session:
+            save_tuning(session, "gpu1", TuningRecord(again))
+        clock.now += passed_s
+        outcomes(services, tuner)
+        left = record(services).trial
+        assert left is not None and (left.moved_back_at == clock.now) is is_tried

@@ -235,7 +235,7 @@ class EventKind(enum.StrEnum):
     )
     TUNING_ENDED = (
         "tuning-ended",
-        "A change in trial is left as it is found: somebody else changed the same, or the host was booted.",
+        "A change in trial is left as it is found: somebody else changed the same, or the host was booted or is gone.",
     )
     TUNING_REFUSED = (
         "tuning-refused",

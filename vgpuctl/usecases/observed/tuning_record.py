@@ -193,6 +193,20 @@ def note_tuning(
     )
 
 
+def end_tuning(session: Session, host: str, why: str) -> None:
+    """Write that the change in trial on a host ends, whose record is about to be dropped; nothing without one."""
+    record = session.host_record(host, _KIND)
+    if record is None:
+        return
+    try:
+        trial = _decode(host, record.content).trial
+    except StateError as error:
+        session.add_event(EventKind.TUNING_ENDED, host, f"{why}; {error.message}", host=host)
+        return
+    if trial is not None:
+        note_tuning(session, EventKind.TUNING_ENDED, trial, why, vms=trial.vms)
+
+
 def _decode(host: str, content: str) -> TuningRecord:
     """A record that is lost would leave a change that nobody watches, so one of another version is no empty one."""
     try:

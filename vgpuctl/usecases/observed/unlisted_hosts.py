@@ -6,6 +6,7 @@ from collections.abc import Collection
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.declared.layout_records import OWED, hosts_with_shares
+from vgpuctl.usecases.observed.tuning_record import end_tuning
 
 UNLISTED_KEPT_S = 7 * 86_400.0
 """As long as a GPU that is missing. An inventory beside this one, whose hosts these are, reads them more often."""
@@ -41,6 +42,7 @@ def has_objects(session: Session, host: str) -> bool:
 
 
 def forget_readings(session: Session, host: str) -> None:
-    """Drop all that was read of a host."""
+    """Drop all that was read of a host. A change in trial there ends, with its event, and is left as it is."""
+    end_tuning(session, host, "the host was forgotten, and the change is left as it is")
     session.forget_facts(host)
     session.drop_host_records(host)

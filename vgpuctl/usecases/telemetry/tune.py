@@ -51,8 +51,9 @@ from vgpuctl.usecases.telemetry.tuning_ways import (
     FoundChange,
     WhereFound,
     find,
-    hosts_of,
+    find_without,
     make,
+    missing_hosts,
     present_limit,
     refuse_limit,
     roll_back,
@@ -133,7 +134,10 @@ class Tuner:
     def _go_on(self, services: Services, now: float, *, advises: bool) -> list[Served]:
         with services.store.reading() as session:
             trials = TuningView.read(session).trials
-        done = [served for one in trials if (served := _go_on_with(services, one)) is not None]
+        done: list[Served] = []
+        for one in trials:
+            served = _go_on_with(services, one)
+            done += self._say_awaited(services, one) if served is None else [served]
         with services.store.reading() as session:
             is_busy = bool(TuningView.read(session).trials)
         if is_busy or not advises:
@@ -145,6 +149,12 @@ class Tuner:
             raise
         except (NotFound, *PAST_PROBLEMS) as error:
             return done + self._say(f"no advice is tried: {error.message}")
+
+    def _say_awaited(self, services: Services, trial: Trial) -> list[Served]:
+        """Say what a trial waits for that has hosts of others: once for each controller, and not in the record."""
+        missing = missing_hosts(services, trial)
+        known = find_without(services, trial, missing) if missing else None
+        return self._say(f"the trial on {trial.subject} {known}") if isinstance(known, str) else []
 
     def _say(self, text: str) -> list[Served]:
         is_new, self._said = text != self._said, text
@@ -260,9 +270,10 @@ def _try(services: Services, one: AdvisedChange, watch_s: float) -> Trial | str:
 
 def _go_on_with(services: Services, trial: Trial) -> Served | None:
     """Take a trial as far as it goes now. None where there is nothing to say."""
-    if not set(hosts_of(trial)) <= set(services.hosts()):
-        return None  # a controller that has its hosts goes on with it
     try:
+        if missing := missing_hosts(services, trial):
+            known = find_without(services, trial, missing)
+            return None if isinstance(known, str) else _leave(services, trial, known)
         found = find(services, trial)
         if found.place is WhereFound.ELSEWHERE:
             return _leave(services, trial, found)

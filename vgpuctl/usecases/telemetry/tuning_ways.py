@@ -24,6 +24,9 @@ from vgpuctl.usecases.observed.tuning_record import MoveChange, PowerChange, Tri
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, move_vm
 
+UNREAD_S = 3600.0
+"""A host that the inventory does not list and that nobody has read for so long is in no inventory."""
+
 
 class WhereFound(StrEnum):
     """Where a change is found: as before it, as after it, or elsewhere, because somebody else changed the same."""
@@ -56,6 +59,38 @@ def find(services: Services, trial: Trial) -> FoundChange:
     facts = read_facts(services, trial.host)
     goes_back = trial.state is TrialState.ROLLING_BACK
     return find_limit(trial.host, trial.change, facts, declared_on(services, trial.host), goes_back=goes_back)
+
+
+def missing_hosts(services: Services, trial: Trial) -> list[str]:
+    """The hosts of a trial that this controller does not serve."""
+    served = set(services.hosts())
+    return [host for host in dict.fromkeys(hosts_of(trial)) if host not in served]
+
+
+def find_without(services: Services, trial: Trial, missing: Sequence[str]) -> FoundChange | str:
+    """What is known of a change without its hosts; else what the trial waits for, as a sentence without subject.
+
+    missing: hosts that this controller does not serve. What no inventory lists is nowhere any more; another inventory
+    beside this one may list it, whose controller then has read the host lately.
+    """
+    if isinstance(trial.change, MoveChange):
+        try:
+            found = _find_vm(services, trial.change)
+        except ConcurrentChange as error:
+            return f"waits: {error.message}"
+        if found.place is WhereFound.ELSEWHERE:
+            return found
+    listed = set(services.inventory.hosts())
+    unlisted = [host for host in missing if host not in listed]
+    if not unlisted:
+        return f"waits for a controller that serves {', '.join(missing)}, which --limit leaves out here"
+    with services.store.reading() as session:
+        now, read_at = session.now(), session.recorded_hosts()
+    names = ", ".join(unlisted)
+    if any(now - max(read_at.get(host, 0.0), trial.begun_at) < UNREAD_S for host in unlisted):
+        return f"waits: the inventory does not list {names} any more; it ends once nobody has read that for an hour"
+    words = f"what {names} has is not known"
+    return FoundChange(WhereFound.ELSEWHERE, words, leave=f"no inventory lists {names} any more")
 
 
 def make(services: Services, trial: Trial) -> None:

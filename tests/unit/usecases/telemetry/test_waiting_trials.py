@@ -26,6 +26,7 @@ from vgpuctl.usecases.observed.tuning_record import (
     read_tuning,
     save_tuning,
 )
+from vgpuctl.usecases.observed.unlisted_hosts import forget_readings
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.tune import GO_ON_S, MOVE_AGAIN_S, MOVING_BACK_S, Tuner
 from vgpuctl.wiring import Settings, open_services
@@ -129,6 +130,59 @@ def test_a_vm_that_cannot_move_back_is_tried_every_five_minutes_and_then_left(se
     assert MOVING_BACK_S <= clock.now - NOW < MOVING_BACK_S + MOVE_AGAIN_S + GO_ON_S
     (ended,) = events(services)
     assert "it stays on gpu2, since it cannot move back" in ended.detail
+
+
+WITHOUT_GPU1 = INVENTORY.replace("gpu1: , ", "")
+
+
+def test_a_trial_with_a_host_outside_of_the_limit_is_awaited(opens: Callable[..., Any]) -> None:
+    with opens(limit="gpu2") as services:
+        trial = begin(services)
+        tuner = Tuner()
+        waits = f"the trial on gpu1 {GPU} waits for a controller that serves gpu1, which --limit leaves out here"
+        assert outcomes(services, tuner) == [waits]
+        assert outcomes(services, tuner) == [], "it is said once"
+        assert record(services).trial == trial and events(services) == []
+
+
+def test_a_trial_with_a_host_of_no_inventory_ends_an_hour_after_it_was_read(
+    opens: Callable[..., Any], clock: Clock
+) -> None:
+    with opens(WITHOUT_GPU1) as services:
+        begin(services)
+        clock.now += 3599
+        (said,) = outcomes(services, Tuner())
+        assert "waits: the inventory does not list gpu1 any more" in said and record(services).trial is not None
+        clock.now += 1
+        why = "it made VMs worse; no inventory lists gpu1 any more"
+        assert outcomes(services, Tuner()) == [f"its trial ended: {why}"]
+        (ended,) = events(services)
+        assert (ended.kind, ended.host) == ("tuning-ended", "gpu1") and ended.detail.startswith(why)
+        assert record(services).trial is None and [one.advice for one in record(services).tried] == ["rebalance-1"]
+
+
+def test_a_vm_that_is_gone_ends_its_trial_without_the_hosts(opens: Callable[..., Any]) -> None:
+    with opens(limit="gpu2") as services:
+        begin(services)
+        with services.store.transaction() as session:
+            session.set_vm_state("1", VmState.STOPPED)
+        (ended,) = outcomes(services, Tuner())
+        assert ended == "its trial ended: it made VMs worse; it is stopped" and record(services).trial is None
+
+
+def test_forgetting_a_host_ends_its_trial_with_an_event(services: Services) -> None:
+    begin(services)
+    with services.store.transaction() as session:
+        forget_readings(session, "gpu1")
+    (ended,) = events(services)
+    assert "the host was forgotten" in ended.detail and ended.evidence["vms"] == ["acme/web"]
+    assert record(services) == TuningRecord()
+    with services.store.transaction() as session:
+        session.save_host_record("gpu1", "tuning", "{")
+        forget_readings(session, "gpu1")
+        forget_readings(session, "gpu1")
+    (_first, unreadable) = events(services)
+    assert "cannot be read" in unreadable.detail
 
 
 def test_a_trial_whose_problem_was_told_is_not_looked_at_in_every_round(services: Services, clock: Clock) -> None:

@@ -205,11 +205,12 @@ class Evidence:
     gain: float
 
 
-def is_same_evidence(old: Evidence, new: Evidence) -> bool:
+def is_same_evidence(old: Evidence, new: Evidence, *, any_target: bool = False) -> bool:
     """True if advice is about the same VMs and values, and its gain is not twice as large as it was.
 
-    Where places of VMs alone differ, as of a move to another GPU, the values do.
+    Where places of VMs alone differ, as of a move to another GPU, the values do. any_target: neither the values after
+    it nor the VMs count, which are those of both GPUs.
     """
     is_larger = new.gain >= NEW_GAIN * old.gain and not isclose(new.gain, old.gain)
-    same = (old.before, old.after, sorted(old.vms)) == (new.before, new.after, sorted(new.vms))
-    return same and not is_larger
+    same = any_target or (old.after, sorted(old.vms)) == (new.after, sorted(new.vms))
+    return old.before == new.before and same and not is_larger

@@ -11,6 +11,7 @@ import msgspec
 
 from vgpuctl import typed_json
 from vgpuctl.errors import StateError
+from vgpuctl.model.event import Event
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.scheduler.advice.advice import Advice, AdviceKind
 from vgpuctl.scheduler.advice.trial import Evidence, SeenVm, is_same_evidence
@@ -98,12 +99,16 @@ class Trial(msgspec.Struct, frozen=True):
 
 
 class Tried(msgspec.Struct, frozen=True):
-    """Advice that was tried and not kept. why: it was not kept. at: seconds since the epoch, UTC."""
+    """Advice that was tried and not kept. why: it was not kept. at: seconds since the epoch, UTC.
+
+    any_target_until: another target of a move is no other evidence before then.
+    """
 
     advice: str
     at: float
     why: str
     evidence: Evidence
+    any_target_until: float | None = None
 
 
 class TuningRecord(msgspec.Struct, frozen=True):
@@ -113,10 +118,13 @@ class TuningRecord(msgspec.Struct, frozen=True):
     tried: tuple[Tried, ...] = ()
     told: dict[str, str] = {}
 
-    def tried_before(self, advice: str, evidence: Evidence) -> Tried | None:
+    def tried_before(self, advice: str, evidence: Evidence, now: float) -> Tried | None:
         """The last try of the same advice on the same evidence."""
         last = next((one for one in reversed(self.tried) if one.advice == advice), None)
-        return last if last is not None and is_same_evidence(last.evidence, evidence) else None
+        if last is None:
+            return None
+        any_target = last.any_target_until is not None and now < last.any_target_until
+        return last if is_same_evidence(last.evidence, evidence, any_target=any_target) else None
 
     def with_tried(self, one: Tried) -> "TuningRecord":
         """The record without its trial, with a try; the oldest ones go."""
@@ -191,6 +199,11 @@ def note_tuning(
             **({} if watch_s is None else {"watch_s": watch_s}),
         },
     )
+
+
+def moves_vm(event: Event) -> bool:
+    """True if the event of a step is of advice that moves a VM."""
+    return str(event.evidence.get("advice", "")).startswith(f"{AdviceKind.REBALANCE}-")
 
 
 def end_tuning(session: Session, host: str, why: str) -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """rebalance --above: moves that bring GPUs below a load, as far as the hosts and a budget allow."""
 
-from collections.abc import Sequence
+import contextlib
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from math import inf
 
@@ -24,6 +25,7 @@ from vgpuctl.usecases.maintenance.planned_moves import (
     rehearse,
 )
 from vgpuctl.usecases.measured.measured_view import loads_of_kinds
+from vgpuctl.usecases.observed.tuning_record import moves_vm
 from vgpuctl.usecases.running.history import Past, open_past
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.measured_fleet import Windows, read_fleet_measured
@@ -34,6 +36,7 @@ BY = "rebalance"
 
 _MOVING = "rebalance:moves"
 _MOVED = (EventKind.VM_MOVED, EventKind.VM_MOVED_LIVE)
+_TRIED = (EventKind.TUNING_BEGUN, EventKind.TUNING_ROLLED_BACK)
 _RUNS = (EventKind.MOVES_BEGUN, EventKind.MOVES_ENDED)
 _HOUR_S = 3600.0
 _PROOF = (
@@ -78,23 +81,33 @@ def carry_out_moves(
     per_hour: as of `plan_balance`, counted again: another run may have moved VMs since. Raises ConcurrentChange while
     another run moves VMs.
     """
-    with services.store.operation(BY, _MOVING, "the moves of its plan", exclusive=True, takes_over=True):
+    with moving_alone(services, BY, "the moves of its plan"):
         most = inf if per_hour is None else per_hour - moved_lately(services)
         return carry_out(services, BY, steps, replace(rules, most=most))
 
 
-def moved_lately(services: Services) -> int:
-    """How many VMs runs of rebalance have moved in the last hour, by the events of the VMs.
+@contextlib.contextmanager
+def moving_alone(services: Services, kind: str, what: str) -> Iterator[None]:
+    """Move VMs for load in the block, and nobody else. Raises ConcurrentChange while another run does."""
+    with services.store.operation(kind, _MOVING, what, exclusive=True, takes_over=True):
+        yield
 
-    A run that has not ended counts one more, which it may move now, or `repair` after it was killed.
+
+def moved_lately(services: Services) -> int:
+    """How many VMs runs of rebalance and trials of controllers have moved in the last hour, by their events.
+
+    A run that has not ended counts one more, which it may move now, or `repair` after it was killed. A trial counts
+    when it begins, and again when it was rolled back.
     """
     since = services.store.now() - _HOUR_S
     with services.store.reading() as session:
         moved = session.events(None, EventFilter(kinds=_MOVED, command=BY, since=since))
         runs = session.events(None, EventFilter(subjects=(BY,), kinds=_RUNS, since=since))
+        trials = session.events(None, EventFilter(kinds=_TRIED, since=since))
     kinds = [one.kind for one in sorted(runs, key=lambda one: one.id)]
     ends = [*kinds[1:], EventKind.MOVES_BEGUN]  # runs do not overlap, so the event after a begin is its end
-    return len(moved) + sum(pair == (EventKind.MOVES_BEGUN,) * 2 for pair in zip(kinds, ends, strict=False))
+    unended = sum(pair == (EventKind.MOVES_BEGUN,) * 2 for pair in zip(kinds, ends, strict=False))
+    return len(moved) + unended + sum(moves_vm(one) for one in trials)
 
 
 class _BalanceSearch:

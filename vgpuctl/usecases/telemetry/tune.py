@@ -75,6 +75,9 @@ MOVING_BACK_S = 3600.0
 MOVE_AGAIN_S = 300.0
 """Seconds between two tries to move a VM back. Another command that is at work on it is no try."""
 
+ANY_TARGET_S = 6 * 3600.0
+"""So long after a move was rolled back, the VM is not tried on another GPU either."""
+
 _TUNING = "tune:fleet"
 _NOT_OF_THE_CHANGE = (Interrupted, StoreUnusable)
 """Errors that say nothing of a change or its host."""
@@ -422,6 +425,9 @@ def _end(
     with services.store.transaction() as session:
         record = replace(read_tuning(session, trial.host), trial=None)
         if tried:
-            record = record.with_tried(Tried(trial.advice, session.now(), tried, trial.evidence))
+            now = session.now()
+            went_back = kind is EventKind.TUNING_ROLLED_BACK and isinstance(trial.change, MoveChange)
+            until = now + ANY_TARGET_S if went_back else None
+            record = record.with_tried(Tried(trial.advice, now, tried, trial.evidence, until))
         save_tuning(session, trial.host, record.with_told(trial.advice, None))
         note_tuning(session, kind, trial, detail, vms=trial.vms, seen=seen, limit=limit)

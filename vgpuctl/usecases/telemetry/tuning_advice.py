@@ -16,15 +16,16 @@ from vgpuctl.usecases.observed.tuning_record import Trial, TrialState, TuningRec
 
 @dataclass(frozen=True)
 class TuningView:
-    """The records of the hosts, and the restrictions of the fleet."""
+    """The records of the hosts, and the restrictions of the fleet. now: seconds since the epoch, UTC."""
 
     records: Mapping[str, TuningRecord]
     restrictions: Sequence[Restriction]
+    now: float
 
     @classmethod
     def read(cls, session: Session) -> "TuningView":
         """Read both. Raises StateError for a record that cannot be read."""
-        return cls(read_every_tuning(session), session.restrictions())
+        return cls(read_every_tuning(session), session.restrictions(), session.now())
 
     @property
     def trials(self) -> list[Trial]:
@@ -33,7 +34,7 @@ class TuningView:
 
     def refuse(self, advice: Advice, evidence: Evidence) -> str | None:
         """Say why advice is not tried, None where nothing is known against it."""
-        tried = self.records.get(advice.host, TuningRecord()).tried_before(advice.id, evidence)
+        tried = self.records.get(advice.host, TuningRecord()).tried_before(advice.id, evidence, self.now)
         if tried is not None:
             return f"it was tried, and {tried.why}; it is tried again once its evidence is another"
         closed = restrictions_on(self.restrictions, advice.host, advice.gpu or "", None)

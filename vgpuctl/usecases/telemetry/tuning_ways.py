@@ -22,6 +22,7 @@ from vgpuctl.usecases.observed.capacities import declared_on
 from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.observed.tuning_record import MoveChange, PowerChange, Trial, TrialState
 from vgpuctl.usecases.running.services import Services
+from vgpuctl.usecases.telemetry.balance import moving_alone
 from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, move_vm
 
 UNREAD_S = 3600.0
@@ -207,7 +208,8 @@ def _move(services: Services, trial: Trial, change: MoveChange, *, is_back: bool
         raise StateError(f"{change.vm} was deleted")
     host, gpu = (change.from_host, change.from_gpu) if is_back else (change.to_host, change.to_gpu)
     reason = f"controller: {'rolls back' if is_back else 'tries'} {trial.advice}"
-    move_vm(services, vm, MoveOptions(MoveWay.LIVE, reason=reason), to=host, gpus=[gpu])
+    with moving_alone(services, "tune", "the move of a trial"):
+        move_vm(services, vm, MoveOptions(MoveWay.LIVE, reason=reason), to=host, gpus=[gpu])
 
 
 def hosts_of(trial: Trial) -> Iterator[str]:

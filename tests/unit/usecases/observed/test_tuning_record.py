@@ -2,6 +2,7 @@
 """The record of a host's trial: kept, read, and never taken for an empty one."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -84,11 +85,21 @@ def test_only_the_last_tries_and_reasons_are_kept() -> None:
         record = record.with_tried(Tried(f"advice-{number}", 1.0, "worse", EVIDENCE))
         record = record.with_told(f"advice-{number}", "no")
     assert (len(record.tried), len(record.told), record.trial) == (50, 50, None)
-    assert record.tried_before("advice-119", EVIDENCE) is not None
-    assert record.tried_before("advice-0", EVIDENCE) is None
+    assert record.tried_before("advice-119", EVIDENCE, 2.0) is not None
+    assert record.tried_before("advice-0", EVIDENCE, 2.0) is None
     again = record.with_tried(Tried("advice-119", 2.0, "unknown", EVIDENCE)).with_told("advice-119", None)
     assert [one.at for one in again.tried if one.advice == "advice-119"] == [2.0]
     assert "advice-119" not in again.told
+
+
+def test_another_target_is_no_other_evidence_for_some_hours() -> None:
+    elsewhere = replace(EVIDENCE, after={"limit": "280 W"}, vms=("1", "2"))
+    for until, now, is_tried in ((None, 2.0, False), (9.0, 8.9, True), (9.0, 9.0, False)):
+        record = TuningRecord().with_tried(Tried("rebalance-1", 1.0, "worse", EVIDENCE, until))
+        assert (record.tried_before("rebalance-1", elsewhere, now) is not None) is is_tried
+        assert record.tried_before("rebalance-1", EVIDENCE, now) is not None
+        assert record.tried_before("rebalance-1", replace(elsewhere, gain=4.0), now) is None, "twice the gain"
+        assert record.tried_before("rebalance-1", replace(elsewhere, before={}), now) is None
 
 
 @pytest.mark.parametrize("kind", [one for one in EventKind if one.startswith("tuning-")])

@@ -70,6 +70,20 @@ def test_moves_of_other_commands_do_not_count(services: Services, tmp_path: Path
     assert moved_lately(services) == 0
 
 
+def test_moves_of_trials_count_when_they_begin_and_when_they_went_back(services: Services) -> None:
+    with services.store.transaction() as session:
+        for ago, kind, advice in (
+            (70, EventKind.TUNING_BEGUN, "rebalance-1"),
+            (50, EventKind.TUNING_ROLLED_BACK, "rebalance-1"),
+            (40, EventKind.TUNING_BEGUN, "rebalance-2"),
+            (20, EventKind.TUNING_KEPT, "rebalance-2"),
+            (10, EventKind.TUNING_BEGUN, "power-limit-1"),
+            (5, EventKind.TUNING_ROLLED_BACK, "power-limit-1"),
+        ):
+            session.add_event(kind, "gpu1 0000:41:00.0", at=NOW - 60 * ago, evidence={"advice": advice})
+    assert moved_lately(services) == 2
+
+
 def test_moves_since_the_plan_count_when_it_is_carried_out(services: Services, tmp_path: Path) -> None:
     _happened(tmp_path, ((9, BEGUN), (8, LIVE), (7, LIVE), (6, ENDED)))
     made = carry_out_moves(services, STEPS, RULES, per_hour=2)

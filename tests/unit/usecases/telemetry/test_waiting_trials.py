@@ -185,6 +185,20 @@ def test_forgetting_a_host_ends_its_trial_with_an_event(services: Services) -> N
     assert "cannot be read" in unreadable.detail
 
 
+def test_a_vm_does_not_move_back_while_rebalance_moves_vms(services: Services, clock: Clock) -> None:
+    begin(services)
+    tuner = Tuner()
+    with services.store.operation("rebalance", "rebalance:moves", "the moves of its plan", exclusive=True):
+        (told,) = outcomes(services, tuner)
+        assert told.startswith("its trial waits: rebalance is at work on the moves of its plan")
+    left = record(services).trial
+    assert left is not None and left.moved_back_at is None, "that was no try"
+    clock.now += GO_ON_S
+    assert outcomes(services, tuner) != [told]
+    left = record(services).trial
+    assert left is not None and left.moved_back_at == clock.now
+
+
 def test_a_trial_whose_problem_was_told_is_not_looked_at_in_every_round(services: Services, clock: Clock) -> None:
     trial = begin(services)
     tuner = Tuner()

@@ -81,5 +81,5 @@ class OperationRows(Rows):
                 raise ConcurrentChange(
                     f"{other.kind} is at work on {other.detail or other.subject} "
                     f"(process {other.pid} on {other.hostname})",
-                    hint="wait for it to end; when that machine is gone for good, run `vgpuctl repair`",
+                    hint=f"wait for it to end; if it was killed, run `vgpuctl repair` on {other.hostname}",
                 )

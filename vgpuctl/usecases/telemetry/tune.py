@@ -46,6 +46,7 @@ from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.advise import measured_fleet
 from vgpuctl.usecases.telemetry.rebalance import step_of
 from vgpuctl.usecases.telemetry.tuning_advice import TuningView, evidence_of
+from vgpuctl.usecases.telemetry.tuning_turn import TuningTurn
 from vgpuctl.usecases.telemetry.tuning_watch import LOOK_S, gone_since, look, see, vms_on
 from vgpuctl.usecases.telemetry.tuning_ways import (
     FoundChange,
@@ -78,7 +79,6 @@ MOVE_AGAIN_S = 300.0
 ANY_TARGET_S = 6 * 3600.0
 """So long after a move was rolled back, the VM is not tried on another GPU either."""
 
-_TUNING = "tune:fleet"
 _NOT_OF_THE_CHANGE = (Interrupted, StoreUnusable)
 """Errors that say nothing of a change or its host."""
 
@@ -107,11 +107,12 @@ class Tuner:
     _looked_at: float | None = field(default=None, init=False)
     _went_on_at: float | None = field(default=None, init=False)
     _said: str | None = field(default=None, init=False)
+    turn: TuningTurn = field(default_factory=TuningTurn)
 
     def round(self, services: Services) -> list[Served]:
         """Go on with the trials, and begin one where there is none. What fails is said once; errors of the store raise.
 
-        Nothing is done while another controller is at it.
+        Nothing is done while another controller is at it (tuning_turn.py).
         """
         try:
             with services.store.reading() as session:
@@ -125,12 +126,13 @@ class Tuner:
                 self._went_on_at = now
             elif not advises:
                 return []
-            with services.store.operation("tune", _TUNING, exclusive=True, takes_over=True):
+            with self.turn.taken(services):
                 return self._go_on(services, now, advises=advises)
         except StoreUnusable:
             raise
         except ConcurrentChange:
-            return []
+            blocked = self.turn.blocked(services)
+            return [] if blocked is None else self._say(blocked)
         except StateError as error:
             return self._say(f"nothing is tuned: {error.message}")
 

@@ -23,9 +23,14 @@ from vgpuctl.telemetry.exposition import Dropped, Page, measured_families
 from vgpuctl.telemetry.family import MetricFamily
 from vgpuctl.telemetry.history import MeasuredValue, Subject
 
-_KEPT = {(one.of, one.name) for one in MEASURES if one.is_kept}
+_KEPT = {(one.of, one.name): len(one.labels) for one in MEASURES if one.is_kept}
+"""The number of labels of each measure that the history keeps."""
+
 MOST_OBJECTS = 4000
 """GPUs, MIG instances, vGPUs or VMs of one host; a host that tells of more lies."""
+
+MOST_PARTS = 4000
+"""Kept values of parts of objects, such as pools, of one reading; a host with 1,024 VMs has some 3,000."""
 
 
 def host_page(host: str, readings: HostReadings, leases: Sequence[Lease]) -> Page:
@@ -42,12 +47,18 @@ def host_page(host: str, readings: HostReadings, leases: Sequence[Lease]) -> Pag
 
 
 def kept_values(host: str, readings: HostReadings, leases: Sequence[Lease]) -> list[MeasuredValue]:
-    """Return the values of one reading that the history keeps, each with its subject."""
-    found = []
+    """Return the values of one reading that the history keeps, each with its subject.
+
+    Values whose labels are not the measure's are left out, and those of more than MOST_PARTS parts.
+    """
+    found, parts = [], 0
     readings = _bounded(readings, Dropped())
     for subject, measured in _subjects(host, readings, _named(readings, leases)):
         for name, labels, value in measured.values:
-            if (subject.kind, name) in _KEPT:
+            if _KEPT.get((subject.kind, name)) != len(labels):
+                continue
+            parts += bool(labels)
+            if not labels or parts <= MOST_PARTS:
                 found.append(MeasuredValue(subject.part([label_value(one) for one in labels]), name, value))
     return found
 

@@ -19,7 +19,7 @@ from vgpuctl.agent.wire.readings import (
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.telemetry.exposition import Dropped, Page, encode, measured_families
-from vgpuctl.telemetry.host_page import MOST_OBJECTS, host_page, kept_values
+from vgpuctl.telemetry.host_page import MOST_OBJECTS, MOST_PARTS, host_page, kept_values
 
 GPU = "0000:41:00.0"
 CPU = Measured((("vcpus", (), 2.0),))
@@ -123,6 +123,21 @@ def test_the_lease_names_tenant_vm_and_share() -> None:
     assert (labels["tenant"], labels["vm"], labels["share"]) == ("acme", "web-1", "0000:41:00.5")
     [kept] = [one for one in kept_values("gpu1", readings, [lease]) if one.subject.kind == "vgpu"]
     assert (kept.subject.tenant, kept.subject.object, kept.measure) == ("acme", "0000:41:00.5", "utilization_ratio")
+
+
+def test_values_with_other_labels_than_their_measure_and_floods_of_parts_are_not_kept() -> None:
+    odd = [("pool_total_bytes", labels, 1.0) for labels in ((), ("p",), ("p", "/srv"), ("p", "/srv", "more"))]
+    own = Measured((*odd, ("memory_available_bytes", ("odd",), 1.0), ("memory_available_bytes", (), 2.0)))
+    vms = tuple(
+        VmReadings(f"vm-{number}", f"web-{number}", None, Measured((("disk_allocated_bytes", ("/srv",), 1.0),)))
+        for number in range(MOST_OBJECTS)
+    )
+    kept = kept_values("gpu1", replace(host_with(vms=vms), measured=own), ())
+    assert [(one.measure, one.subject.labels) for one in kept if one.subject.kind == "host"] == [
+        ("pool_total_bytes", ("p", "/srv")),
+        ("memory_available_bytes", ()),
+    ]
+    assert sum(bool(one.subject.labels) for one in kept) == MOST_PARTS
 
 
 def test_without_a_lease_the_domain_names_them() -> None:

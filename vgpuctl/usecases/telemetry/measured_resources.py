@@ -137,9 +137,11 @@ def _resources(
 def _series(
     past: Past, kind: Exhaustible, of: str, measure: str, now: float, **where: str
 ) -> dict[Subject, list[Sample]]:
-    """The samples of a measure in the kind's window."""
+    """The samples of a measure in the kind's window. Those with other labels than the measure's are ignored."""
     since, step_s = now - kind.window_s, int(kind.step_s)
-    return past.series(of, measure, since=since, until=now + MINUTE_S, step_s=step_s, **where)
+    found = past.series(of, measure, since=since, until=now + MINUTE_S, step_s=step_s, **where)
+    labels = len(history.kept_measure(of, measure).labels)
+    return {subject: samples for subject, samples in found.items() if len(subject.labels) == labels}
 
 
 def _means(readings: Iterable[_Reading]) -> Points:

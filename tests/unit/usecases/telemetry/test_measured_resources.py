@@ -19,7 +19,7 @@ from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.scheduler.advice.exhaustion import Outlook, Prospect
 from vgpuctl.store.store import Store, open_store
 from vgpuctl.telemetry.exposition import encode
-from vgpuctl.telemetry.history import History
+from vgpuctl.telemetry.history import History, MeasuredValue, Subject
 from vgpuctl.telemetry.host_page import kept_values
 from vgpuctl.usecases.observed.states import States
 from vgpuctl.usecases.telemetry.findings_watch import FindingsWatch, page_of
@@ -237,6 +237,19 @@ def test_names_that_a_host_makes_up_break_nothing(store: Store, history: History
     keep(history, {"gpu1": told})
     (found,) = outlooks(store, history).values()
     assert found.ending is Prospect.USED_UP and found.text.isprintable()
+
+
+def test_a_host_that_sends_a_wrong_number_of_labels_costs_itself_alone(store: Store, history: History) -> None:
+    """Such rows may also be of an earlier version, which kept them."""
+    room = (flat(1000), falls(100, 0.5))
+    keep(history, {"gpu1": Told(pools={("default", SRV): room})})
+    for before in range(120, 0, -3):
+        for labels in ((), (SRV,), ("default", SRV, "more")):
+            pool = Subject("host", "odd", "").part(labels)
+            values = [MeasuredValue(pool, f"pool_{name}_bytes", 1.0) for name in ("total", "available")]
+            history.add(NOW - 60 * before, values)
+    (found,) = outlooks(store, history).values()
+    assert (found.host, found.ending) == ("gpu1", Prospect.RUNS_OUT)
 
 
 def _seats(history: History, free: Callable[[int], int], *, hours: int, total: int = 10) -> None:

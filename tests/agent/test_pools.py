@@ -145,6 +145,8 @@ def test_host_and_vm_tell_huge_pages_and_room_on_the_pool(tmp_path: Path) -> Non
     assert readings.measured.get("hugepages_total_bytes", "2048") == 4 << 30
     assert readings.measured.get("hugepages_free_bytes", "2048") == 2 << 30
     assert readings.measured.get("hugepages_free_bytes", "1048576") is None, "the host keeps none of this size"
+    total = readings.measured.get("memory_total_bytes")
+    assert total is not None and readings.measured.get("memory_without_hugepages_bytes") == total - (4 << 30)
     assert readings.measured.get("pool_total_bytes", "default", images) == 1000
     assert readings.measured.get("pool_available_bytes", "default", images) == 400
     (vm,) = readings.vms

@@ -57,7 +57,7 @@ FRAMEBUFFER = Exhaustible(
 HOST_MEMORY = Exhaustible(
     "host-memory",
     FaultId.HOST_MEMORY_RUNS_OUT,
-    "Memory of a host that programs can still have; the kernel ends programs, such as QEMU, where there is none.",
+    "Memory of a host beside its huge pages; the kernel ends programs, such as QEMU, where none is left.",
     window_s=2 * _HOUR_S,
     horizon_s=_DAY_S,
     used_up=0.97,

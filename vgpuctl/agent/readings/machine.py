@@ -45,16 +45,23 @@ def read(host: Host, spaces: Sequence[PoolSpace], *, took_s: float, cpu_s: Optio
             found.add("cpu_seconds", int(count) / ticks, mode)
 
     def huge_pages() -> None:
-        for pool in hugepages.read(host):
+        pools = hugepages.read(host)
+        for pool in pools:
             if pool.total:
                 found.add("hugepages_total_bytes", pool.total * pool.size_kib * _KIB, str(pool.size_kib))
                 found.add("hugepages_free_bytes", pool.free * pool.size_kib * _KIB, str(pool.size_kib))
+        kept = sum(pool.total * pool.size_kib for pool in pools)
+        total = _sizes(host.read("/proc/meminfo")).get("MemTotal", 0)
+        if kept < total:
+            found.add("memory_without_hugepages_bytes", (total - kept) * _KIB)
+        else:
+            found.unread("memory_without_hugepages_bytes", f"{kept} KiB of {total} KiB are huge pages")
 
     for space in spaces:
         found.add("pool_total_bytes", space.total_bytes, space.pool, space.filesystem)
         found.add("pool_available_bytes", space.available_bytes, space.pool, space.filesystem)
     found.ask("memory_total_bytes memory_available_bytes", memory)
-    found.ask("hugepages_total_bytes hugepages_free_bytes", huge_pages)
+    found.ask("hugepages_total_bytes hugepages_free_bytes memory_without_hugepages_bytes", huge_pages)
     found.ask("cpu_seconds", cpu)
     return found
 

@@ -185,7 +185,8 @@ _OF_VMS: Tuple[Measure, ...] = (
 _OF_HOSTS: Tuple[Measure, ...] = (
     _host("reading_seconds", "Time that these readings took on the host."),
     _host("reading_cpu_seconds", "CPU time that these readings cost the host."),
-    _host("memory_total_bytes", "Memory of the host.", kept=True),
+    _host("memory_total_bytes", "Memory of the host."),
+    _host("memory_without_hugepages_bytes", "Memory of the host that is not kept for huge pages.", kept=True),
     _host("memory_available_bytes", "Memory of the host that programs can still have.", kept=True),
     _host("hugepages_total_bytes", "Huge pages of a size, in KiB, that the host keeps.", "size", kept=True),
     _host("hugepages_free_bytes", "Huge pages of a size that no program holds.", "size", kept=True),

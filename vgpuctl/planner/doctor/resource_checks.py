@@ -13,10 +13,14 @@ from vgpuctl.planner.doctor.host_checks import HOST
 
 
 def host_memory(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: the host's memory is nearly used up; the kernel ends programs, such as QEMU, at its end."""
+    """Beside the 24: the host's memory is nearly used up; the kernel ends programs, such as QEMU, at its end.
+
+    Huge pages are no part of it: the kernel gives them to nobody else, whether they are used or not.
+    """
     facts = seen.facts
-    if facts.why_unread("memory_mib") is None and facts.why_unread("memory_available_mib") is None:
-        total, free = facts.memory_mib * MIB, facts.memory_available_mib * MIB
+    if facts.hugepages is not None and facts.why_unread("memory_mib", "memory_available_mib", "hugepages") is None:
+        kept = sum(pool.total * pool.size_kib * 1024 for pool in facts.hugepages)
+        total, free = facts.memory_mib * MIB - kept, facts.memory_available_mib * MIB
         yield from _find(HOST_MEMORY, Severity.WARNING, "memory", total, free)
 
 

@@ -49,7 +49,13 @@ def _pool_name(labels: Sequence[tuple[str, ...]]) -> str:
 
 
 _SOURCES = (
-    _OfHosts(HOST_MEMORY, "memory_total_bytes", "memory_available_bytes", "memory_rss_bytes", lambda _labels: "memory"),
+    _OfHosts(
+        HOST_MEMORY,
+        "memory_without_hugepages_bytes",
+        "memory_available_bytes",
+        "memory_rss_bytes",
+        lambda _labels: "memory",
+    ),
     _OfHosts(
         HUGE_PAGES,
         "hugepages_total_bytes",

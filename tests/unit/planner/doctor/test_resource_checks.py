@@ -22,7 +22,8 @@ def pages(free: int, total: int = 8) -> Examined:
 
 
 def memory(available_mib: int, **facts: object) -> Examined:
-    return seen(a40(), facts={"memory_mib": 1000, "memory_available_mib": available_mib, **facts})
+    told = {"memory_mib": 1000, "memory_available_mib": available_mib, "hugepages": (), **facts}
+    return seen(a40(), facts=told)
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,8 @@ def memory(available_mib: int, **facts: object) -> Examined:
         (pool(1 << 30), Severity.WARNING, "disk pool default on nas:/vms: 99 GiB of 100 GiB are used"),
         (pages(0), Severity.NOTE, "1 GiB huge pages: 8 GiB of 8 GiB are used"),
         (memory(20), Severity.WARNING, "memory: 980 MiB of 1000 MiB are used"),
+        # 900 MiB are in huge pages, of which the kernel counts none as available.
+        (memory(2, hugepages=(HugepageFacts(2048, 450, 400),)), Severity.WARNING, "memory: 98 MiB of 100 MiB are used"),
     ],
 )
 def test_what_is_used_up_is_a_finding_with_the_id_and_remedy_of_its_fault(
@@ -51,6 +54,9 @@ def test_what_is_used_up_is_a_finding_with_the_id_and_remedy_of_its_fault(
         pages(0, total=0),
         memory(100),
         memory(0, unread=(UnreadPart("memory_available_mib", "EIO"),)),
+        memory(20, hugepages=(HugepageFacts(2048, 450, 400),)),
+        memory(0, hugepages=None),
+        memory(0, unread=(UnreadPart("hugepages", "EIO"),)),
         seen(a40(), facts={"hugepages": None}),
     ],
 )

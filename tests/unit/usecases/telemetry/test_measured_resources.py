@@ -50,7 +50,8 @@ class Told:
         for (name, labels), amounts in parts.items():
             if amounts is not None:
                 rest = "free" if name == "hugepages" else "available"
-                for measure, of in zip(("total", rest), amounts, strict=True):
+                whole = "without_hugepages" if name == "memory" else "total"
+                for measure, of in zip((whole, rest), amounts, strict=True):
                     values.append((f"{name}_{measure}_bytes", labels, of(before) * GIB))
         names = sorted({name for name, _ in self.disks} | set(self.rss) | set(self.vm_pages))
         vms = tuple(VmReadings(f"uuid-{name}", f"acme.{name}", "acme", self._of_vm(name, before)) for name in names)

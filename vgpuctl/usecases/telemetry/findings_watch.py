@@ -16,7 +16,7 @@ from vgpuctl.model.vm import printed_name
 from vgpuctl.scheduler.advice import contention, framebuffer_runs_out
 from vgpuctl.scheduler.advice.advice import MeasuredFault
 from vgpuctl.scheduler.advice.everything import find_all
-from vgpuctl.scheduler.advice.exhaustion import Outlook
+from vgpuctl.scheduler.advice.exhaustion import Outlook, Prospect
 from vgpuctl.scheduler.advice.measured import DAY_S, FRAMEBUFFER, SHARE, STEAL, UTILIZATION, MeasuredFleet, MeasuredVgpu
 from vgpuctl.store.store import Session, Store
 from vgpuctl.telemetry import own_metrics as own
@@ -190,10 +190,10 @@ class _Untold:
         return any((finding.host, finding.gpu, vm) in self._by_fault[finding.fault] for vm in goes_by)
 
     def _has_resource(self, finding: MeasuredFault) -> bool:
-        """True unless the resource is measured, or its host is and has it no more."""
+        """True unless the readings of the resource tell that it lasts, or its host is measured and has it no more."""
         for one in self._outlooks:
             if (one.host, one.resource) == (finding.host, finding.resource):
-                return not one.is_read
+                return one.ending is Prospect.UNKNOWN
         is_of_store = finding.fault is exhaustible.LICENCE_SEATS.fault
         return not is_of_store and not any(one.is_read and finding.host in one.hosts for one in self._outlooks)
 

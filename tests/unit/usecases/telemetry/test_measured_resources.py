@@ -330,6 +330,18 @@ def test_a_finding_lasts_while_it_is_used_up_over_silence_and_restarts_and_ends_
     assert last.detail == "disk-pool-runs-out is over"
 
 
+def test_readings_that_tell_nothing_end_no_finding(store: Store, history: History) -> None:
+    """Memory grows, and then stands: for a while nobody knows whether it grows on."""
+    keep(history, {"gpu1": Told(memory=(flat(512), lambda before: 10 + 0.25 * max(before, 75)))}, first=150, step=1)
+    watch = FindingsWatch()
+    assert watch.look(store, history, NOW - 60 * 64, [])
+    for before in range(58, 40, -1):
+        assert watch.look(store, history, NOW - 60 * before, []) == []
+        (found,) = read_outlooks(store, history, NOW - 60 * before)
+        assert (found.ending, found.is_read) == (Prospect.UNKNOWN, True)
+    assert _events(store) == [("memory", "gpu1", "begun")]
+
+
 def test_the_metrics_name_the_resource_and_the_vms(store: Store, history: History) -> None:
     told = Told(pools={("default", SRV): (flat(1000), falls(100, 0.5))}, disks={("web", SRV): grows(300, 0.5)})
     keep(history, {"gpu1": told})

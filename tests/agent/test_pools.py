@@ -13,7 +13,7 @@ from tests.agent.measured import play, read, vm_uuid
 from tests.agent.simulated import Machine
 from vgpuctl.agent import disk_files
 from vgpuctl.agent.facts import pools
-from vgpuctl.agent.host import Host
+from vgpuctl.agent.host import Completed, Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.memory import ACTIVE_POOLS
 from vgpuctl.agent.wire.mounts import mount_of
@@ -189,3 +189,20 @@ def test_disks_that_cannot_be_asked_hide_themselves_alone(tmp_path: Path) -> Non
     assert vm.measured.get("memory_rss_bytes") is not None
     assert readings.unread == ("the disks of VMs cannot be read: the disks of VMs: EIO",)
     assert readings.measured.all("pool_available_bytes")
+
+
+def test_the_time_that_pools_took_is_none_for_the_vms(tmp_path: Path) -> None:
+    limits: list[float] = []
+
+    class Slow(SimulatedHost):
+        def space(self, path: str) -> tuple[int, int]:
+            self._skipped_s += 45.0
+            return super().space(path)
+
+        def run(self, argv: Sequence[str], *, timeout_s: float, changes: bool = False) -> Completed:
+            limits.append(timeout_s)
+            return super().run(argv, timeout_s=timeout_s, changes=changes)
+
+    (vm,) = read(_running(tmp_path, PAGES, Slow)).vms
+    assert vm.measured.get("vcpus") == 1
+    assert limits == [pytest.approx(5.0, abs=1.0)]

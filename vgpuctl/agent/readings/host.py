@@ -50,10 +50,10 @@ def read(host: Host) -> HostReadings:
         if function.address not in shown:
             gpus += guarded(unread, function.address, partial(_read_other, function, counts, unread), [])
     read_at = host.now()
-    left_s = min(LIMIT_S - (host.monotonic() - began_s), VMS_LIMIT_S)
     spaces: Tuple[PoolSpace, ...] = guarded(
         unread, "the room of storage pools", lambda: pools.read_spaces(host, unread), ()
     )
+    left_s = min(LIMIT_S - (host.monotonic() - began_s), VMS_LIMIT_S)
     measured_vms: List[VmReadings] = guarded(
         unread, "the VMs", lambda: vms.read(host, running, spaces, unread, limit_s=left_s), []
     )

@@ -99,7 +99,7 @@ def test_the_noisy_neighbour_and_the_leak_are_named_before_it_is_too_late(operat
     assert filling["figures"]["used_ratio"] < 1
     assert 0 < filling["figures"]["exhaustion_seconds"] < 90
     pool = by_fault["disk-pool-runs-out"]
-    assert (pool["host"], pool["resource"]) == ("sim-002", f"disk pool default on {POOL_FOLDER}")
+    assert (pool["host"], pool["resource"]) == ("sim-002", f"disk pool on {POOL_FOLDER}")
     assert pool["figures"]["exhaustion_seconds"] == pytest.approx(180, rel=0.2)
     ((cause, ratio),) = [(f"{one['tenant']}/{one['vm']}", one["ratio"]) for one in pool["causes"]]
     assert (cause, ratio) == ("advised/leaks", pytest.approx(0.8, abs=0.05))

@@ -125,7 +125,7 @@ class MeasuredFault:
 
     victims: VMs that suffer from it. figures: what was measured, by name with its unit.
     resource: what is used up, where it is not a VM's own. Then there is no GPU, and `causes` has the VMs, the largest
-    first; host is empty where the resource is not of one host.
+    first; host is empty where the resource is not of one host. hosts: that have the resource.
     """
 
     fault: FaultId
@@ -140,6 +140,7 @@ class MeasuredFault:
     figures: Mapping[str, float] = field(default_factory=dict)
     resource: str = ""
     causes: tuple[CausingVm, ...] = ()
+    hosts: tuple[str, ...] = ()
 
     @property
     def key(self) -> tuple[str, ...]:

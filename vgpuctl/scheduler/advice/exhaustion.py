@@ -65,9 +65,10 @@ class JudgedSeries:
 
 @dataclass(frozen=True)
 class SharedResource:
-    """Something that several VMs use. name: for people. host: empty where it is not of one host. hosts: that have it.
+    """Something that several VMs use. host: empty where it is not of one host. hosts: that have it.
 
-    total: the whole now. used: its use by time. why_not: why nothing is told of it, such as the drain of its host.
+    name: for people; it stays the same as long as it is the same resource. total: the whole now. used: its use by time.
+    why_not: why nothing is told of it, such as the drain of its host. pools: the storage pools that have it now.
     """
 
     kind: Exhaustible
@@ -77,11 +78,13 @@ class SharedResource:
     total: float
     used: Points
     why_not: str | None = None
+    pools: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
-        """Its name, with its hosts where it is not of one host."""
-        return self.name if self.host or not self.hosts else f"{self.name} of {', '.join(self.hosts)}"
+        """Its name, with its pools, and its hosts where it is not of one host."""
+        name = f"{self.name} ({', '.join(self.pools)})" if self.pools else self.name
+        return name if self.host or not self.hosts else f"{name} of {', '.join(self.hosts)}"
 
 
 @dataclass(frozen=True)
@@ -117,7 +120,7 @@ class Outlook:
             return None
         fault = next(one.fault for one in OF_RESOURCES if one.name == self.kind)
         return MeasuredFault(
-            fault, self.host, "", "", "", "", "", self.text, (), self.figures, self.resource, self.causes
+            fault, self.host, "", "", "", "", "", self.text, (), self.figures, self.resource, self.causes, self.hosts
         )
 
 

@@ -2,7 +2,7 @@
 """Findings of the process that keeps the history: an event when one begins or ends, and metrics while it lasts."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgpuctl.model import exhaustible
@@ -72,9 +72,12 @@ class FindingsWatch:
     _flat: set[_Key] = field(default_factory=set)
     """Framebuffers that are full and were never going to be: no finding."""
 
-    def look(self, store: Store, past: Past, now: float, leases: Sequence[Lease]) -> list[MeasuredFault]:
+    def look(
+        self, store: Store, past: Past, now: float, leases: Sequence[Lease], hosts: Collection[str] | None = None
+    ) -> list[MeasuredFault]:
         """Look once; write an event for each finding that begins or ends. Raises one of PAST_PROBLEMS, StoreError.
 
+        hosts: of the inventory; what only others have is over. None if nobody knows.
         Returns those to tell; of a VM whose tenant may take its neighbours' time, there is the event alone. A store
         that may only be read keeps no events.
         """
@@ -83,12 +86,12 @@ class FindingsWatch:
                 self._open = {one.key: _Open(one) for one in _lasting(session, now)}
             self._has_begun = True
         vgpus = tuple(read_vgpus(past, leases, now, _WINDOWS))
-        outlooks = read_outlooks(store, past, now)
+        outlooks = read_outlooks(store, past, now, hosts)
         found = find_all(MeasuredFleet(now=now, leases=tuple(leases), vgpus=vgpus))
         full = [one for vgpu in vgpus if (one := framebuffer_runs_out.find_full(vgpu, now)) is not None]
         found += self._now_full(store, full, found)
         found += [one.finding for one in outlooks if one.finding is not None]
-        untold = _Untold(leases, vgpus, outlooks, now)
+        untold = _Untold(leases, vgpus, outlooks, hosts, now)
         begun = [one for one in found if one.key not in self._open]
         self._open |= {one.key: _Open(one) for one in found}
         seen = {one.key for one in found}
@@ -168,9 +171,15 @@ class _Untold:
     """The shares of which nobody can tell now what they lose, or how full their framebuffer is; and the resources."""
 
     def __init__(
-        self, leases: Iterable[Lease], vgpus: Iterable[MeasuredVgpu], outlooks: Sequence[Outlook], now: float
+        self,
+        leases: Iterable[Lease],
+        vgpus: Iterable[MeasuredVgpu],
+        outlooks: Sequence[Outlook],
+        hosts: Collection[str] | None,
+        now: float,
     ) -> None:
-        self._outlooks = outlooks
+        self._outlooks, self._hosts = outlooks, hosts
+        self._read = {one.hosts[0] for one in outlooks if one.is_read and len(one.hosts) == 1}
         measured = {one.lease.id: one for one in vgpus}
         self._by_fault: dict[FaultId, set[tuple[str, str, str]]] = {
             fault: {
@@ -190,12 +199,12 @@ class _Untold:
         return any((finding.host, finding.gpu, vm) in self._by_fault[finding.fault] for vm in goes_by)
 
     def _has_resource(self, finding: MeasuredFault) -> bool:
-        """True unless the readings of the resource tell that it lasts, or its host is measured and has it no more."""
+        """True unless readings tell that it lasts, or all of its hosts are measured and have it no more."""
         for one in self._outlooks:
             if (one.host, one.resource) == (finding.host, finding.resource):
                 return one.ending is Prospect.UNKNOWN
-        is_of_store = finding.fault is exhaustible.LICENCE_SEATS.fault
-        return not is_of_store and not any(one.is_read and finding.host in one.hosts for one in self._outlooks)
+        had_it = finding.hosts or ((finding.host,) if finding.host else ())
+        return not {one for one in had_it if self._hosts is None or one in self._hosts} <= self._read
 
 
 def _lasting(session: Session, now: float) -> list[MeasuredFault]:
@@ -214,9 +223,11 @@ def _lasting(session: Session, now: float) -> list[MeasuredFault]:
 def _told_by(event: Event, fault: FaultId) -> MeasuredFault:
     """The finding that an event told of."""
     host, gpu, victims = event.host or "", event.evidence.get("gpu"), event.evidence.get("victims")
-    if gpu is None:
-        return MeasuredFault(fault, host, "", "", "", "", "", event.detail, resource=event.subject)
     names = tuple(victims) if isinstance(victims, list) else ()
+    if gpu is None:
+        hosts = event.evidence.get("hosts")
+        had_it = tuple(map(str, hosts)) if isinstance(hosts, list) else ()
+        return MeasuredFault(fault, host, "", "", "", "", "", event.detail, resource=event.subject, hosts=had_it)
     tenant, vm = split_name(event.subject)
     return MeasuredFault(fault, host, str(gpu), tenant or "", vm, "", "", event.detail, names)
 
@@ -258,7 +269,7 @@ def _tell(session: Session, one: MeasuredFault, state: str, policies: Mapping[st
             **({"remedy": remedy_of(one.fault)} if state == _BEGUN else {}),
             **({"gpu": one.gpu} if one.gpu else {"causes": [cause.name for cause in one.causes]}),
             **({} if policy is None else {"policy": str(policy)}),
-            **({"victims": list(one.victims)} if one.gpu else {}),
+            **({"victims": list(one.victims)} if one.gpu else {"hosts": list(one.hosts)}),
             **{name: round(value, 4) for name, value in one.figures.items() if math.isfinite(value)},
         },
     )

@@ -6,7 +6,7 @@ What VMs hold is read only of a resource that ends, for that is the larger part 
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from vgpuctl.agent.wire.measures import HOST, VM
@@ -34,18 +34,16 @@ _OUT = {
 
 @dataclass(frozen=True)
 class _OfHosts:
-    """The measures of one kind. total, free: of hosts. held: of VMs. name: for people, by the labels' values."""
+    """The measures of one kind. total, free: of hosts. held: of VMs.
+
+    name: for people, by the last label, which alone tells resources of one host apart.
+    """
 
     kind: Exhaustible
     total: str
     free: str
     held: str
-    name: Callable[[Sequence[tuple[str, ...]]], str]
-
-
-def _pool_name(labels: Sequence[tuple[str, ...]]) -> str:
-    pools = sorted({pool for pool, _filesystem in labels})
-    return f"disk pool{'s' if len(pools) > 1 else ''} {', '.join(pools)} on {labels[0][1]}"
+    name: Callable[[str], str]
 
 
 _SOURCES = (
@@ -54,16 +52,22 @@ _SOURCES = (
         "memory_without_hugepages_bytes",
         "memory_available_bytes",
         "memory_rss_bytes",
-        lambda _labels: "memory",
+        lambda _part: "memory",
     ),
     _OfHosts(
         HUGE_PAGES,
         "hugepages_total_bytes",
         "hugepages_free_bytes",
         "hugepages_bytes",
-        lambda labels: f"{_page_size(labels[0][0])} huge pages",
+        lambda size_kib: f"{_page_size(size_kib)} huge pages",
     ),
-    _OfHosts(DISK_POOL, "pool_total_bytes", "pool_available_bytes", "disk_allocated_bytes", _pool_name),
+    _OfHosts(
+        DISK_POOL,
+        "pool_total_bytes",
+        "pool_available_bytes",
+        "disk_allocated_bytes",
+        lambda filesystem: f"disk pool on {filesystem}",
+    ),
 )
 
 
@@ -80,8 +84,10 @@ class _Reading:
     used: defaultdict[float, list[float]] = field(default_factory=lambda: defaultdict(list))
 
 
-def read_outlooks(store: Store, past: Past, now: float, hosts: Iterable[str] = ()) -> list[Outlook]:
-    """The outlook of every resource, by kind, host and name. hosts: those that must be told of, read or not.
+def read_outlooks(store: Store, past: Past, now: float, hosts: Collection[str] | None = None) -> list[Outlook]:
+    """The outlook of every resource, by kind, host and name.
+
+    hosts: those that are told of, read or not; None for all that were read.
 
     Raises one of PAST_PROBLEMS, StoreError.
     """
@@ -92,14 +98,14 @@ def read_outlooks(store: Store, past: Past, now: float, hosts: Iterable[str] = (
         pools, seats = session.licence_pools(), session.licence_seats()
     found = []
     for source in _SOURCES:
-        missing = set(hosts) if source.kind is HOST_MEMORY else set()
-        for part, resource in _resources(source, past, now, out):
+        missing = set(hosts or ()) if source.kind is HOST_MEMORY else set()
+        for part, resource in _resources(source, past, now, out, hosts):
             missing -= set(resource.hosts)
             judged = judge_resource(resource, now)
             ends = judged.ending in (Prospect.USED_UP, Prospect.RUNS_OUT)
             found.append(outlook(resource, judged, _users(source, resource, part, past, now, store) if ends else {}))
         for host in sorted(missing):
-            unread = SharedResource(source.kind, host, (host,), source.name(()), 0.0, (), out.get(host))
+            unread = SharedResource(source.kind, host, (host,), source.name(""), 0.0, (), out.get(host))
             found.append(outlook(unread, judge_resource(unread, now), {}))
     for resource, users in _licences(past, now, pools, seats):
         found.append(outlook(resource, judge_resource(resource, now), users))
@@ -117,12 +123,14 @@ def kept_seats(states: States) -> list[MeasuredValue]:
 
 
 def _resources(
-    source: _OfHosts, past: Past, now: float, out: Mapping[str, str]
+    source: _OfHosts, past: Past, now: float, out: Mapping[str, str], hosts: Collection[str] | None
 ) -> Iterator[tuple[str, SharedResource]]:
     """Each resource of a kind with the last of its labels, which tells it apart on its host."""
     by_part: defaultdict[str, dict[str, _Reading]] = defaultdict(dict)
     totals = _series(past, source.kind, HOST, source.total, now)
     for subject, samples in _series(past, source.kind, HOST, source.free, now).items():
+        if hosts is not None and subject.host not in hosts:
+            continue
         sizes = {one.at: one.mean for one in totals.get(subject, ())}
         reading = by_part[_part(subject)].setdefault(subject.host, _Reading())
         for at, used in _used(sizes, samples):
@@ -135,9 +143,21 @@ def _resources(
         for host, group in _shared(source.kind, part, known):
             inside = [one for name, one in group.items() if name not in out] or list(group.values())
             why_not = out[min(group)] if set(group) <= set(out) else None
-            name = source.name([labels for one in group.values() for labels in one.labels])
+            pools = {pool for one in group.values() for labels in one.labels for pool in labels[:-1]}
             total = max(one.total for one in inside)
-            yield part, SharedResource(source.kind, host, tuple(group), name, total, _means(inside), why_not)
+            yield (
+                part,
+                SharedResource(
+                    source.kind,
+                    host,
+                    tuple(group),
+                    source.name(part),
+                    total,
+                    _means(inside),
+                    why_not,
+                    tuple(sorted(pools)),
+                ),
+            )
 
 
 def _series(
@@ -223,7 +243,7 @@ def _licences(
         taken = [one for one in seats if one.pool == pool.name]
         before = [Point(at, count, count, count) for at, count in sorted(used[pool.name].items()) if at < now]
         points = (*before, Point(now, len(taken), len(taken), len(taken)))
-        users = {(one.tenant, one.vm_name): _held_since(one.taken_at, points) for one in taken}
+        users: Users = {(one.tenant, one.vm_name): _held_since(one.taken_at, points) for one in taken}
         yield SharedResource(kind, "", (), f"licence pool {pool.name}", float(pool.seats), points), users
 
 

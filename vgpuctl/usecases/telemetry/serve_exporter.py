@@ -241,7 +241,8 @@ class Exporter:
             readings = self._readings()
             self._licences.look(store, readings, leases)
             keep_seen_drivers(self._services, readings)
-            self._findings = page_of(self._watch.look(store, self._history, store.now(), leases))
+            hosts = frozenset(self._services.inventory.select(None))
+            self._findings = page_of(self._watch.look(store, self._history, store.now(), leases, hosts))
         except VgpuctlError as error:
             self._findings = Page()
             _LOGGER.warning("findings", extra={"fields": {"error": error.message}})

@@ -113,7 +113,7 @@ def test_nothing_is_told_further_ahead_than_its_readings_carry(minutes: int) -> 
 
 def test_the_vms_behind_the_growth_are_named_with_their_parts() -> None:
     used = points(lambda b: 900 - b, 120)
-    users = {
+    users: Users = {
         ("acme", "web"): points(lambda b: 300 - 0.5 * b, 120),
         ("acme", "db"): points(lambda b: 200 - 0.2 * b, 120),
         ("", "pet"): points(lambda b: 50 - 0.1 * b, 120),
@@ -143,7 +143,7 @@ def test_what_no_vm_writes_has_no_vm_as_its_cause() -> None:
 def test_what_is_used_up_without_growth_is_named_by_what_vms_hold() -> None:
     """A VM takes its huge pages as it starts."""
     used = points(lambda b: 1000, 60)
-    users = {("acme", "a"): points(lambda b: 600, 60), ("acme", "b"): points(lambda b: 300, 30)}
+    users: Users = {("acme", "a"): points(lambda b: 600, 60), ("acme", "b"): points(lambda b: 300, 30)}
     found = told(HUGE_PAGES, used, users)
     assert [(one.vm, one.amount / GIB, one.ratio) for one in found.causes] == [("a", 600, 0.6), ("b", 300, 0.3)]
     assert "behind what is used: acme/a 60%, acme/b 30%; no VM named here is behind the other 10%" in found.text
@@ -152,7 +152,7 @@ def test_what_is_used_up_without_growth_is_named_by_what_vms_hold() -> None:
 
 def test_a_vm_that_began_in_between_has_brought_all_that_it_holds_and_one_that_ended_nothing() -> None:
     used = points(lambda b: 900 - b, 120)
-    users = {
+    users: Users = {
         ("acme", "new"): points(lambda b: 80 - b / 2, 60),
         ("acme", "ended"): points(lambda b: 400 - 2 * b, 120, until=30),
     }
@@ -200,7 +200,7 @@ def test_what_was_read_long_ago_tells_nothing_of_now() -> None:
 def test_seats_that_vms_go_on_to_take_run_out_in_days() -> None:
     steps = 14 * 24
     used = points(lambda b: float(80 - b * 40 // steps), steps, step_s=HOUR_S, unit=1.0)
-    recent = {("acme", f"vm{n}"): points(lambda b: 1.0, 20 * n + 1, step_s=HOUR_S, unit=1.0) for n in range(10)}
+    recent: Users = {("acme", f"vm{n}"): points(lambda b: 1.0, 20 * n + 1, step_s=HOUR_S, unit=1.0) for n in range(10)}
     resource = SharedResource(LICENCE_SEATS, "", (), "licence pool vws", 100.0, used)
     found = outlook(resource, judge_resource(resource, NOW), recent)
     assert found.ending is Prospect.RUNS_OUT
@@ -225,7 +225,7 @@ def test_any_readings_give_an_answer_whose_parts_are_parts(
     values: list[float], kind: Exhaustible, total: float, held: list[list[float]]
 ) -> None:
     used = tuple(Point(NOW - kind.step_s * (len(values) - at), value, value, value) for at, value in enumerate(values))
-    users = {
+    users: Users = {
         ("acme", f"vm{number}"): tuple(
             Point(NOW - kind.step_s * (len(own) - at), one, one, one) for at, one in enumerate(own)
         )

@@ -110,7 +110,7 @@ def keep(history: History, hosts: Mapping[str, Told], *, first: int = 120, last:
 
 
 def outlooks(store: Store, history: History, *hosts: str) -> dict[tuple[str, str], Outlook]:
-    return {(one.host, one.resource): one for one in read_outlooks(store, history, NOW, hosts)}
+    return {(one.host, one.resource): one for one in read_outlooks(store, history, NOW, hosts or None)}
 
 
 def test_each_kind_of_a_host_is_told_with_its_vm(store: Store, history: History) -> None:
@@ -127,7 +127,7 @@ def test_each_kind_of_a_host_is_told_with_its_vm(store: Store, history: History)
     assert list(found) == [
         ("gpu1", "memory"),
         ("gpu1", "1 GiB huge pages"),
-        ("gpu1", f"disk pool default on {SRV}"),
+        ("gpu1", f"disk pool on {SRV}"),
     ]
     memory, pages, pool = found.values()
     assert [one.ending for one in found.values()] == [
@@ -153,14 +153,14 @@ def test_a_shared_pool_is_one_resource_with_the_vms_of_all_its_hosts(store: Stor
     keep(history, {"gpu1": first, "gpu2": second, "gpu3": third, "gpu4": local, "gpu5": local})
     found = read_outlooks(store, history, NOW)
     assert [(one.hosts, one.resource, one.ending) for one in found] == [
-        (("gpu4",), f"disk pool vms on {SRV}", Prospect.LASTS),
-        (("gpu5",), f"disk pool vms on {SRV}", Prospect.LASTS),
-        (("gpu1", "gpu2"), f"disk pools more, vms on {NAS}", Prospect.RUNS_OUT),
-        (("gpu3",), f"disk pool vms on {NAS}", Prospect.LASTS),
+        (("gpu4",), f"disk pool on {SRV}", Prospect.LASTS),
+        (("gpu5",), f"disk pool on {SRV}", Prospect.LASTS),
+        (("gpu1", "gpu2"), f"disk pool on {NAS}", Prospect.RUNS_OUT),
+        (("gpu3",), f"disk pool on {NAS}", Prospect.LASTS),
     ]
     shared = found[2]
     assert [(one.vm, round(one.ratio, 1)) for one in shared.causes] == [("web", 0.6), ("db", 0.4)]
-    assert f"disk pools more, vms on {NAS} of gpu1, gpu2: " in shared.text
+    assert f"disk pool on {NAS} (more, vms) of gpu1, gpu2: " in shared.text
     assert shared.concerns("acme", "gpu2") and not shared.concerns("acme", "gpu4") and not shared.concerns("x", None)
 
 
@@ -230,7 +230,7 @@ def test_a_host_in_maintenance_is_told_as_such_and_others_of_its_pool_go_on(stor
     found = outlooks(store, history)
     assert "drained for maintenance" in found["gpu1", "memory"].text
     assert found["gpu2", "memory"].ending is Prospect.USED_UP
-    assert found["", f"disk pool p on {NAS}"].ending is Prospect.USED_UP
+    assert found["", f"disk pool on {NAS}"].ending is Prospect.USED_UP
 
 
 def test_names_that_a_host_makes_up_break_nothing(store: Store, history: History) -> None:
@@ -302,7 +302,7 @@ def test_a_finding_lasts_while_it_is_used_up_over_silence_and_restarts_and_ends_
     def look(watch: FindingsWatch, before: int) -> list[str]:
         return [one.resource for one in watch.look(store, history, NOW - 60 * before, [])]
 
-    name = f"disk pool default on {SRV}"
+    name = f"disk pool on {SRV}"
     full = Told(pools={("default", SRV): (flat(1000), flat(10))}, disks={("web", SRV): flat(700)})
     keep(history, {"gpu1": full}, first=90, last=70, step=1)
     watch = FindingsWatch()
@@ -328,6 +328,57 @@ def test_a_finding_lasts_while_it_is_used_up_over_silence_and_restarts_and_ends_
     assert first.evidence["finding"] == "disk-pool-runs-out" and first.evidence["causes"] == ["acme/web"]
     assert "acme/web 71%" in first.detail and first.tenant is None
     assert last.detail == "disk-pool-runs-out is over"
+
+
+def test_another_pool_in_a_file_system_changes_no_finding(store: Store, history: History) -> None:
+    room = (flat(1000), flat(10))
+    keep(history, {"gpu1": Told(pools={("default", SRV): room})}, first=90, last=60, step=1)
+    keep(history, {"gpu1": Told(pools={("default", SRV): room, ("more", SRV): room})}, first=59, last=1, step=1)
+    watch = FindingsWatch()
+    (before,) = watch.look(store, history, NOW - 60 * 60, [])
+    (after,) = watch.look(store, history, NOW, [])
+    assert before.key == after.key
+    assert f"disk pool on {SRV} (default): " in before.text and f"disk pool on {SRV} (default, more): " in after.text
+    assert len(_events(store)) == 1
+
+
+@pytest.mark.parametrize("is_restarted", [False, True])
+def test_a_finding_ends_when_its_hosts_have_the_resource_no_more_or_are_gone(
+    store: Store, history: History, is_restarted: bool
+) -> None:
+    """Of a file system of the network, of its own host, and of a host that was taken out of the inventory."""
+    full, memory = (flat(1000), flat(10)), (flat(512), flat(300))
+    keep(history, {"gpu1": Told(memory, pools={("p", NAS): full}), "gpu2": Told(memory, pools={("p", SRV): full})})
+    keep(history, {"gone": Told(memory, pools={("p", "/gone"): full, ("q", "old:/gone"): full})})
+    hosts = {"gpu1", "gpu2", "gone"}
+    watches = [FindingsWatch()]
+    assert len(watches[0].look(store, history, NOW, [], hosts)) == 4
+    # Later than the readings of pools go back, and with readings of the memory alone.
+    later = NOW + 8 * 3600
+    told = Told(memory).readings(0)
+
+    def look(minute: int, *names: str) -> None:
+        for name in ("gpu1", "gpu2")[: minute // 10]:
+            history.add(later + 60 * minute, kept_values(name, told, ()))
+        if is_restarted and minute % 10 == 0:
+            watches.append(FindingsWatch())
+        assert watches[-1].look(store, history, later + 60 * minute, [], set(names)) == []
+
+    def over() -> set[str]:
+        return {subject for subject, _host, state in _events(store) if state == "over"}
+
+    for minute in range(10):
+        look(minute, *hosts)
+    assert over() == set(), "nobody answers"
+    for minute in range(10, 20):
+        look(minute, *hosts)
+    assert over() == {f"disk pool on {NAS}"}, "gpu1 answers and has it no more"
+    for minute in range(20, 30):
+        look(minute, *hosts)
+    assert over() == {f"disk pool on {NAS}", f"disk pool on {SRV}"}
+    for minute in range(30, 40):
+        look(minute, "gpu1", "gpu2")
+    assert len(over()) == 4, "the host is not in the inventory any more"
 
 
 def test_readings_that_tell_nothing_end_no_finding(store: Store, history: History) -> None:
@@ -358,7 +409,7 @@ def test_the_metrics_name_the_resource_and_the_vms(store: Store, history: Histor
     assert labels == {
         "host": "gpu1",
         "resource": "disk-pool",
-        "name": f"disk pool default on {SRV} of gpu1",
+        "name": f"disk pool on {SRV} of gpu1",
         "tenant": "acme",
         "vm": "web",
     }

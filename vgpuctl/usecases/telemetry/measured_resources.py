@@ -4,10 +4,9 @@
 What VMs hold is read only of a resource that ends, for that is the larger part of the history.
 """
 
-import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from vgpuctl.agent.wire.measures import HOST, VM
 from vgpuctl.model.exhaustible import DISK_POOL, HOST_MEMORY, HUGE_PAGES, LICENCE_SEATS, Exhaustible
@@ -23,8 +22,8 @@ from vgpuctl.usecases.observed.states import States
 from vgpuctl.usecases.running.history import Past
 
 _FREE = "free"
-_SAME_SIZE = 0.01
-"""Hosts that name one file system of one size share it; of two sizes it is two servers of one name."""
+_SAME_SIZE, _MOST_SIZES = 0.01, 32
+"""Hosts that name one file system of one size share it; of two sizes it is two servers of one name, so many at most."""
 
 _OUT = {
     RestrictionKind.DRAIN: "the host is drained for maintenance",
@@ -36,7 +35,8 @@ _OUT = {
 class _OfHosts:
     """The measures of one kind. total, free: of hosts. held: of VMs.
 
-    name: for people, by the last label, which alone tells resources of one host apart.
+    name: for people, by the last label, which alone tells resources of one host apart. is_room_of_others: what others
+    take of the room makes the whole smaller, as of a file system of ZFS; the use then counts of the whole now.
     """
 
     kind: Exhaustible
@@ -44,6 +44,7 @@ class _OfHosts:
     free: str
     held: str
     name: Callable[[str], str]
+    is_room_of_others: bool = False
 
 
 _SOURCES = (
@@ -67,6 +68,7 @@ _SOURCES = (
         "pool_available_bytes",
         "disk_allocated_bytes",
         lambda filesystem: f"disk pool on {filesystem}",
+        is_room_of_others=True,
     ),
 )
 
@@ -75,13 +77,27 @@ def _page_size(kib: str) -> str:
     return format_mib(int(kib) // 1024) if kib.isdecimal() and int(kib) >= 1024 else f"{kib} KiB"
 
 
-@dataclass
-class _Reading:
-    """What one host told of one part, such as a file system. total: the last one."""
+@dataclass(frozen=True)
+class _Told:
+    """What one host told of one part, such as a pool, by time. free: where it can be. last_at: of the last total."""
 
-    total: float = 0.0
-    labels: list[tuple[str, ...]] = field(default_factory=list)
-    used: defaultdict[float, list[float]] = field(default_factory=lambda: defaultdict(list))
+    host: str
+    labels: tuple[str, ...]
+    totals: Mapping[float, float]
+    free: Mapping[float, float]
+    last_at: float
+
+    def total(self, at: float) -> float:
+        """The whole as of the last reading until a time, else as of the first."""
+        if at not in self.totals:
+            at = max((time for time in self.totals if time <= at), default=min(self.totals))
+        return self.totals[at]
+
+    def is_as_large_as(self, other: "_Told") -> bool:
+        """True if both had one size when both were last read, as two that tell of one file system have."""
+        at = min(self.last_at, other.last_at)
+        one, two = self.total(at), other.total(at)
+        return abs(one - two) <= _SAME_SIZE * max(one, two)
 
 
 def read_outlooks(store: Store, past: Past, now: float, hosts: Collection[str] | None = None) -> list[Outlook]:
@@ -126,38 +142,23 @@ def _resources(
     source: _OfHosts, past: Past, now: float, out: Mapping[str, str], hosts: Collection[str] | None
 ) -> Iterator[tuple[str, SharedResource]]:
     """Each resource of a kind with the last of its labels, which tells it apart on its host."""
-    by_part: defaultdict[str, dict[str, _Reading]] = defaultdict(dict)
+    by_part: defaultdict[str, list[_Told]] = defaultdict(list)
     totals = _series(past, source.kind, HOST, source.total, now)
     for subject, samples in _series(past, source.kind, HOST, source.free, now).items():
-        if hosts is not None and subject.host not in hosts:
-            continue
         sizes = {one.at: one.mean for one in totals.get(subject, ())}
-        reading = by_part[_part(subject)].setdefault(subject.host, _Reading())
-        for at, used in _used(sizes, samples):
-            reading.used[at].append(used)
-        if sizes:
-            reading.total = sizes[max(sizes)]
-            reading.labels.append(subject.labels)
-    for part in sorted(by_part):
-        known = {host: one for host, one in sorted(by_part[part].items()) if one.total > 0}
-        for host, group in _shared(source.kind, part, known):
-            inside = [one for name, one in group.items() if name not in out] or list(group.values())
-            why_not = out[min(group)] if set(group) <= set(out) else None
-            pools = {pool for one in group.values() for labels in one.labels for pool in labels[:-1]}
-            total = max(one.total for one in inside)
-            yield (
-                part,
-                SharedResource(
-                    source.kind,
-                    host,
-                    tuple(group),
-                    source.name(part),
-                    total,
-                    _means(inside),
-                    why_not,
-                    tuple(sorted(pools)),
-                ),
-            )
+        if sizes and sizes[max(sizes)] > 0 and (hosts is None or subject.host in hosts):
+            free = {one.at: one.mean for one in samples if one.at in sizes and 0 <= one.mean <= sizes[one.at]}
+            by_part[_part(subject)].append(_Told(subject.host, subject.labels, sizes, free, max(sizes)))
+    for part, every in sorted(by_part.items()):
+        for host, group, more in _shared(source, part, every):
+            inside = [one for one in group if one.host not in out] or group
+            having = sorted({one.host for one in group})
+            why_not = out[having[0]] if set(having) <= set(out) else None
+            last_at = max(one.last_at for one in inside)
+            total = max(one.total(last_at) for one in inside if last_at - one.last_at <= source.kind.oldest_s)
+            name, used = f"{source.name(part)}{more}", _used(source, inside, total)
+            pools = () if more else _pools(group)
+            yield part, SharedResource(source.kind, host, tuple(having), name, total, used, why_not, pools)
 
 
 def _series(
@@ -170,12 +171,16 @@ def _series(
     return {subject: samples for subject, samples in found.items() if len(subject.labels) == labels}
 
 
-def _means(readings: Iterable[_Reading]) -> Points:
-    """The mean of what hosts told, by time."""
+def _used(source: _OfHosts, group: Iterable[_Told], total: float) -> Points:
+    """The use by time: the mean of what hosts told. total: the whole now.
+
+    It is below 0 where more was free than the whole is now, for the trend is that of the room that is left.
+    """
     used: defaultdict[float, list[float]] = defaultdict(list)
-    for one in readings:
-        for at, values in one.used.items():
-            used[at] += values
+    for one in group:
+        for at, free in one.free.items():
+            whole = min(one.totals[at], total) if source.is_room_of_others else one.totals[at]
+            used[at].append(whole - free)
     return tuple(Point(at, sum(one) / len(one), min(one), max(one)) for at, one in sorted(used.items()))
 
 
@@ -184,33 +189,37 @@ def _part(subject: Subject) -> str:
     return subject.labels[-1] if subject.labels else ""
 
 
-def _used(sizes: Mapping[float, float], samples: Iterable[Sample]) -> Iterator[tuple[float, float]]:
-    """The use at each time of which both are known and can be."""
-    for one in samples:
-        total = sizes.get(one.at)
-        if total is not None and math.isfinite(one.mean) and 0 <= one.mean <= total:
-            yield one.at, total - one.mean
+def _shared(source: _OfHosts, part: str, every: Sequence[_Told]) -> Iterator[tuple[str, list[_Told], str]]:
+    """Each resource of one part: its host, empty where it is of the network, who tells of it, and the name's end.
 
-
-def _shared(
-    kind: Exhaustible, part: str, readings: Mapping[str, _Reading]
-) -> Iterator[tuple[str, dict[str, _Reading]]]:
-    """The hosts that have one resource together, and its host, empty where it is of the network.
-
-    Hosts that name one file system of the network have it together if it has one size for them.
+    Hosts that name one file system of the network have it together if it has one size for them. Pools of one file
+    system have one size too, unless a quota gives each its own.
     """
-    left, is_first = dict(readings), True
-    is_of_network = kind is DISK_POOL and (not part.startswith("/") or part.startswith("//"))
-    while left:
-        host, first = next(iter(left.items()))
-        same = {
-            name: one
-            for name, one in left.items()
-            if one is first or (is_of_network and abs(one.total - first.total) <= _SAME_SIZE * first.total)
-        }
-        left = {name: one for name, one in left.items() if name not in same}
-        yield "" if is_of_network and is_first else host, same
-        is_first = False
+    is_of_network = source.kind is DISK_POOL and (not part.startswith("/") or part.startswith("//"))
+    scopes: defaultdict[str, list[_Told]] = defaultdict(list)
+    for one in every:
+        scopes["" if is_of_network else one.host].append(one)
+    for _scope, told in sorted(scopes.items()):
+        for number, group in enumerate(_of_one_size(told)):
+            more = f" ({', '.join(_pools(group))})" if number else ""
+            yield "" if is_of_network and number == 0 else group[0].host, group, more
+
+
+def _of_one_size(told: Iterable[_Told]) -> list[list[_Told]]:
+    """Groups of one size, by their first host, which stays the first while it is silent."""
+    groups: list[list[_Told]] = []
+    for one in sorted(told, key=lambda one: (-one.last_at, one.host, one.labels)):
+        group = next((group for group in groups if group[0].is_as_large_as(one)), None)
+        if group is not None:
+            group.append(one)
+        elif len(groups) < _MOST_SIZES:
+            groups.append([one])
+    by_name = [sorted(group, key=lambda one: (one.host, one.labels)) for group in groups]
+    return sorted(by_name, key=lambda group: (group[0].host, group[0].labels))
+
+
+def _pools(group: Iterable[_Told]) -> tuple[str, ...]:
+    return tuple(sorted({pool for one in group for pool in one.labels[:-1]}))
 
 
 def _users(source: _OfHosts, resource: SharedResource, part: str, past: Past, now: float, store: Store) -> Users:

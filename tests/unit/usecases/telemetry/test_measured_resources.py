@@ -2,27 +2,20 @@
 """What VMs share, from readings as hosts send them over the history to outlooks, findings, events and metrics."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 import pytest
-from prometheus_client.parser import text_string_to_metric_families
 
-from tests.unit.fleet_factory import vm
 from vgpuctl.agent.wire.readings import HostReadings, Measured, VmReadings
-from vgpuctl.model.event import EventFilter
 from vgpuctl.model.licence import Edition, LicencePool, LicenceSeat
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.model.states import STATE_KINDS, StateRow
-from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.scheduler.advice.exhaustion import Outlook, Prospect
-from vgpuctl.store.store import Store, open_store
-from vgpuctl.telemetry.exposition import encode
+from vgpuctl.store.store import Store
 from vgpuctl.telemetry.history import History, MeasuredValue, Subject
 from vgpuctl.telemetry.host_page import kept_values
 from vgpuctl.usecases.observed.states import States
-from vgpuctl.usecases.telemetry.findings_watch import FindingsWatch, page_of
 from vgpuctl.usecases.telemetry.measured_resources import kept_seats, read_outlooks
 
 NOW = 1_800_000_000.0
@@ -85,22 +78,6 @@ def grows(end: float, by: float) -> Amount:
     return lambda before: end - by * before
 
 
-@pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    with open_store(f"sqlite:///{tmp_path}/store.db", clock=lambda: NOW) as opened:
-        with opened.transaction() as session:
-            session.add_tenant("acme")
-            for name in ("web", "db"):
-                session.add_vm(Vm(f"uuid-{name}", vm(name=name), "gpu1", VmState.RUNNING))
-        yield opened
-
-
-@pytest.fixture
-def history(tmp_path: Path) -> Iterator[History]:
-    with History(tmp_path / "history") as opened:
-        yield opened
-
-
 def keep(history: History, hosts: Mapping[str, Told], *, first: int = 120, last: int = 1, step: int = 3) -> None:
     """Keep readings from `first` to `last` minutes before now."""
     for before in range(first, last - 1, -1):
@@ -156,7 +133,7 @@ def test_a_shared_pool_is_one_resource_with_the_vms_of_all_its_hosts(store: Stor
         (("gpu4",), f"disk pool on {SRV}", Prospect.LASTS),
         (("gpu5",), f"disk pool on {SRV}", Prospect.LASTS),
         (("gpu1", "gpu2"), f"disk pool on {NAS}", Prospect.RUNS_OUT),
-        (("gpu3",), f"disk pool on {NAS}", Prospect.LASTS),
+        (("gpu3",), f"disk pool on {NAS} (vms)", Prospect.LASTS),
     ]
     shared = found[2]
     assert [(one.vm, round(one.ratio, 1)) for one in shared.causes] == [("web", 0.6), ("db", 0.4)]
@@ -173,6 +150,46 @@ def test_a_host_that_was_resized_has_its_present_size(store: Store, history: His
     assert found.ending is Prospect.RUNS_OUT
     assert found.figures["used_ratio"] == pytest.approx(0.45, abs=0.01)
     assert found.figures["exhaustion_seconds"] == pytest.approx(1100 / 0.5 * 60, rel=0.02)
+
+
+@pytest.mark.parametrize(("own", "left", "by"), [(400, 100, 0.5), (50, 300, 20)], ids=["little", "most of it"])
+def test_a_whole_that_shrinks_with_the_room_of_others_is_used_up_by_them(
+    store: Store, history: History, own: float, left: float, by: float
+) -> None:
+    """The pool is a file system of ZFS, and another one of the same zpool grows."""
+    free = falls(left, by)
+    keep(history, {"gpu1": Told(pools={("p", SRV): (lambda before: own + free(before), free)})})
+    (found,) = outlooks(store, history).values()
+    assert found.ending is Prospect.RUNS_OUT
+    assert found.figures["exhaustion_seconds"] == pytest.approx((left / by + 1) * 60, rel=0.02)
+    assert found.figures["used_ratio"] == pytest.approx(own / (own + left + by), abs=0.01)
+
+
+def test_pools_of_one_file_system_with_quotas_of_their_own_are_told_apart(store: Store, history: History) -> None:
+    """As by project quotas of XFS: each folder has the size of its quota."""
+    pools = {("a", SRV): (flat(1000), flat(10)), ("b", SRV): (flat(100), flat(90)), ("c", SRV): (flat(1005), flat(12))}
+    keep(history, {"gpu1": Told(pools=pools)})
+    found = outlooks(store, history)
+    assert {resource: one.ending for (_host, resource), one in found.items()} == {
+        f"disk pool on {SRV}": Prospect.USED_UP,
+        f"disk pool on {SRV} (b)": Prospect.LASTS,
+    }
+    assert found["gpu1", f"disk pool on {SRV}"].text.startswith(f"disk pool on {SRV} (a, c): 991")
+    assert found["gpu1", f"disk pool on {SRV} (b)"].text.startswith(f"disk pool on {SRV} (b): not used up")
+
+
+def test_a_silent_host_still_has_the_file_system_that_the_others_resized(store: Store, history: History) -> None:
+    def total(before: int) -> float:
+        return 1000 if before > 60 else 2000
+
+    room = (total, lambda before: total(before) - 500)
+    keep(history, {"gpu1": Told(pools={("p", NAS): room})}, first=120, last=72)
+    keep(history, {"gpu2": Told(pools={("p", NAS): room}), "gpu3": Told(pools={("p", NAS): (flat(50), flat(40))})})
+    found = read_outlooks(store, history, NOW)
+    assert [(one.host, one.hosts, one.ending) for one in found] == [
+        ("", ("gpu1", "gpu2"), Prospect.LASTS),
+        ("gpu3", ("gpu3",), Prospect.LASTS),
+    ]
 
 
 def test_a_vm_that_was_deleted_is_behind_nothing_and_a_new_trend_begins(store: Store, history: History) -> None:
@@ -284,132 +301,3 @@ def test_licence_seats_are_named_with_the_vms_that_took_them(store: Store, histo
     with store.transaction() as session:
         session.delete_licence_pool("dls")
     assert outlooks(store, history) == {}
-
-
-KINDS = EventFilter(kinds=("exhaustion-observed",))
-
-
-def _events(store: Store) -> list[tuple[str, str | None, object]]:
-    with store.reading() as session:
-        return [(one.subject, one.host, one.after["state"]) for one in session.events(None, KINDS)]
-
-
-def test_a_finding_lasts_while_it_is_used_up_over_silence_and_restarts_and_ends_when_there_is_room(
-    store: Store, history: History
-) -> None:
-    """Minutes are counted from NOW - 60 minutes on."""
-
-    def look(watch: FindingsWatch, before: int) -> list[str]:
-        return [one.resource for one in watch.look(store, history, NOW - 60 * before, [])]
-
-    name = f"disk pool on {SRV}"
-    full = Told(pools={("default", SRV): (flat(1000), flat(10))}, disks={("web", SRV): flat(700)})
-    keep(history, {"gpu1": full}, first=90, last=70, step=1)
-    watch = FindingsWatch()
-    assert look(watch, 70) == [name]
-    begun = [(name, "gpu1", "begun")]
-    assert _events(store) == begun
-    # The host does not answer for half an hour.
-    for before in range(60, 40, -1):
-        assert look(watch, before) == []
-    assert _events(store) == begun, "what nobody tells is not over"
-    keep(history, {"gpu1": full}, first=40, last=30, step=1)
-    assert look(FindingsWatch(), 30) == [name]
-    assert _events(store) == begun, "a restart tells it once"
-    # A process that begins after the end ends it all the same.
-    empty = Told(pools={("default", SRV): (flat(1000), flat(500))})
-    keep(history, {"gpu1": empty}, first=25, last=1, step=1)
-    again = FindingsWatch()
-    for before in range(10, 1, -1):
-        assert look(again, before) == []
-    assert _events(store) == [*begun, (name, "gpu1", "over")]
-    with store.reading() as session:
-        first, last = session.events(None, KINDS)
-    assert first.evidence["finding"] == "disk-pool-runs-out" and first.evidence["causes"] == ["acme/web"]
-    assert "acme/web 71%" in first.detail and first.tenant is None
-    assert last.detail == "disk-pool-runs-out is over"
-
-
-def test_another_pool_in_a_file_system_changes_no_finding(store: Store, history: History) -> None:
-    room = (flat(1000), flat(10))
-    keep(history, {"gpu1": Told(pools={("default", SRV): room})}, first=90, last=60, step=1)
-    keep(history, {"gpu1": Told(pools={("default", SRV): room, ("more", SRV): room})}, first=59, last=1, step=1)
-    watch = FindingsWatch()
-    (before,) = watch.look(store, history, NOW - 60 * 60, [])
-    (after,) = watch.look(store, history, NOW, [])
-    assert before.key == after.key
-    assert f"disk pool on {SRV} (default): " in before.text and f"disk pool on {SRV} (default, more): " in after.text
-    assert len(_events(store)) == 1
-
-
-@pytest.mark.parametrize("is_restarted", [False, True])
-def test_a_finding_ends_when_its_hosts_have_the_resource_no_more_or_are_gone(
-    store: Store, history: History, is_restarted: bool
-) -> None:
-    """Of a file system of the network, of its own host, and of a host that was taken out of the inventory."""
-    full, memory = (flat(1000), flat(10)), (flat(512), flat(300))
-    keep(history, {"gpu1": Told(memory, pools={("p", NAS): full}), "gpu2": Told(memory, pools={("p", SRV): full})})
-    keep(history, {"gone": Told(memory, pools={("p", "/gone"): full, ("q", "old:/gone"): full})})
-    hosts = {"gpu1", "gpu2", "gone"}
-    watches = [FindingsWatch()]
-    assert len(watches[0].look(store, history, NOW, [], hosts)) == 4
-    # Later than the readings of pools go back, and with readings of the memory alone.
-    later = NOW + 8 * 3600
-    told = Told(memory).readings(0)
-
-    def look(minute: int, *names: str) -> None:
-        for name in ("gpu1", "gpu2")[: minute // 10]:
-            history.add(later + 60 * minute, kept_values(name, told, ()))
-        if is_restarted and minute % 10 == 0:
-            watches.append(FindingsWatch())
-        assert watches[-1].look(store, history, later + 60 * minute, [], set(names)) == []
-
-    def over() -> set[str]:
-        return {subject for subject, _host, state in _events(store) if state == "over"}
-
-    for minute in range(10):
-        look(minute, *hosts)
-    assert over() == set(), "nobody answers"
-    for minute in range(10, 20):
-        look(minute, *hosts)
-    assert over() == {f"disk pool on {NAS}"}, "gpu1 answers and has it no more"
-    for minute in range(20, 30):
-        look(minute, *hosts)
-    assert over() == {f"disk pool on {NAS}", f"disk pool on {SRV}"}
-    for minute in range(30, 40):
-        look(minute, "gpu1", "gpu2")
-    assert len(over()) == 4, "the host is not in the inventory any more"
-
-
-def test_readings_that_tell_nothing_end_no_finding(store: Store, history: History) -> None:
-    """Memory grows, and then stands: for a while nobody knows whether it grows on."""
-    keep(history, {"gpu1": Told(memory=(flat(512), lambda before: 10 + 0.25 * max(before, 75)))}, first=150, step=1)
-    watch = FindingsWatch()
-    assert watch.look(store, history, NOW - 60 * 64, [])
-    for before in range(58, 40, -1):
-        assert watch.look(store, history, NOW - 60 * before, []) == []
-        (found,) = read_outlooks(store, history, NOW - 60 * before)
-        assert (found.ending, found.is_read) == (Prospect.UNKNOWN, True)
-    assert _events(store) == [("memory", "gpu1", "begun")]
-
-
-def test_the_metrics_name_the_resource_and_the_vms(store: Store, history: History) -> None:
-    told = Told(pools={("default", SRV): (flat(1000), falls(100, 0.5))}, disks={("web", SRV): grows(300, 0.5)})
-    keep(history, {"gpu1": told})
-    page = page_of(FindingsWatch().look(store, history, NOW, []))
-    samples = {
-        (one.name, one.labels.get("bound"), one.labels.get("vm")): (one.labels, one.value)
-        for family in text_string_to_metric_families(encode([page], "")[0].decode())
-        for one in family.samples
-    }
-    bounds = [samples["vgpuctl_exhaustion_seconds", bound, None][1] for bound in ("earliest", "expected", "latest")]
-    assert bounds == sorted(bounds) and bounds[1] == pytest.approx(12_000, rel=0.02)
-    labels, ratio = samples["vgpuctl_exhaustion_cause_ratio", None, "web"]
-    assert ratio == pytest.approx(1.0, abs=0.02)
-    assert labels == {
-        "host": "gpu1",
-        "resource": "disk-pool",
-        "name": f"disk pool on {SRV} of gpu1",
-        "tenant": "acme",
-        "vm": "web",
-    }

@@ -14,13 +14,15 @@ from tests.agent.simulated import Machine
 from vgpuctl.agent import disk_files
 from vgpuctl.agent.facts import pools
 from vgpuctl.agent.host import Completed, Host
+from vgpuctl.agent.readings import vms
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.memory import ACTIVE_POOLS
-from vgpuctl.agent.wire.mounts import mount_of
+from vgpuctl.agent.wire.memory import ACTIVE_POOLS, PoolSpace
+from vgpuctl.agent.wire.mounts import Mounts, mount_of
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl_lab.simulated.machine.domains import start
 from vgpuctl_lab.simulated.machine.host_adapter import SimulatedHost
 
+NAS = "nas:/vms"
 MOUNTS = (
     "/dev/vda1 / ext4 rw 0 0\nnas:/vms /srv/vms nfs4 rw 0 0\n//nas/x /srv/cifs cifs rw 0 0\ntank/a /tank zfs rw 0 0\n"
     "1.2.3.4:6789:/ /ceph ceph rw 0 0\n/dev/sdb /srv/a\\040b xfs rw 0 0\ntmpfs /run tmpfs rw 0 0\n"
@@ -43,8 +45,15 @@ MOUNTS = (
 def test_a_file_system_of_the_network_has_the_name_of_its_source(path: str, name: str) -> None:
     mount = mount_of(MOUNTS, path)
     assert mount is not None and mount.name() == name
-    assert pools.filesystem_name(MOUNTS, path) == name
-    assert mount_of("", path) is None and pools.filesystem_name("", path) == path
+    assert Mounts(MOUNTS).name_of(path) == name
+    assert mount_of("", path) is None and Mounts("").name_of(path) == path
+
+
+def test_of_mounts_at_one_place_the_last_counts_and_no_path_without_a_root_has_one() -> None:
+    mounts = Mounts("/dev/vda1 / ext4 rw 0 0\n/dev/sdb /srv xfs rw 0 0\nnas:/vms /srv nfs4 rw 0 0\nodd\n")
+    assert mounts.name_of("/srv/a/b/c") == mounts.name_of("/srv/") == "nas:/vms"
+    assert mounts.name_of("/") == mounts.name_of("/srv2") == "/"
+    assert mounts.of("srv/a") is None and mounts.of("") is None
 
 
 def _state(name: str, path: str, kind: str = "dir") -> str:
@@ -100,7 +109,7 @@ def test_a_file_system_that_does_not_answer_costs_its_pool_and_is_asked_once(
         release.set()
     while disk_files._asking:
         pass
-    assert host.space("/srv/vms")[0] > 0
+    assert host.space("/srv/vms")[1] > 0
 
 
 def test_only_regular_files_take_room(tmp_path: Path) -> None:
@@ -109,9 +118,57 @@ def test_only_regular_files_take_room(tmp_path: Path) -> None:
     with disk.open("wb") as file:
         file.write(b"x" * 65_536)
         file.truncate(1 << 30)
-    found = host.allocated(["/srv/vms/a.qcow2", "/srv/vms", "/dev/null", "/missing"])
+    found = host.allocated("disks", ["/srv/vms/a.qcow2", "/srv/vms", "/dev/null", "/missing"])
     assert list(found) == ["/srv/vms/a.qcow2"]
-    assert 65_536 <= found["/srv/vms/a.qcow2"] < 1 << 20, "holes take nothing"
+    assert found["/srv/vms/a.qcow2"][0] == "/srv/vms/a.qcow2"
+    assert 65_536 <= found["/srv/vms/a.qcow2"][1] < 1 << 20, "holes take nothing"
+
+
+def test_a_pool_and_disks_behind_links_are_on_the_file_system_where_they_lead(tmp_path: Path) -> None:
+    """/var/lib/libvirt/images is a link to another file system, and one disk is a link once more."""
+    host = _host(tmp_path, default=_state("default", "/var/lib/libvirt/images"))
+    root = tmp_path / "root"
+    (root / "tank" / "vms").mkdir(parents=True)
+    (root / "var" / "lib" / "libvirt").mkdir(parents=True)
+    (root / "var" / "lib" / "libvirt" / "images").symlink_to("../../../tank/vms")
+    (root / "tank" / "vms" / "a.raw").write_bytes(b"a" * 4096)
+    (root / "srv" / "vms" / "b.raw").write_bytes(b"b" * 4096)
+    (root / "tank" / "vms" / "b.raw").symlink_to("../../srv/vms/b.raw")
+    unread: list[str] = []
+    filesystems = pools.FileSystems(MOUNTS)
+    spaces = pools.read_spaces(host, unread, filesystems)
+    assert [(one.path, one.filesystem) for one in spaces] == [("/var/lib/libvirt/images", "/tank")]
+    disks = [f"/var/lib/libvirt/images/{name}.raw" for name in "ab"]
+    told = {"vm": {"block.count": "2", **{f"block.{number}.path": disk for number, disk in enumerate(disks)}}}
+    assert host.allocated("disks", disks)[disks[1]][0] == "/srv/vms/b.raw"
+    found = vms.read_rooms(host, told, spaces, filesystems, unread)
+    assert list(found) == ["vm"] and list(found["vm"]) == ["/tank"], "the other disk is on no pool's file system"
+    assert unread == []
+
+
+def test_disks_of_a_file_system_that_does_not_answer_hide_no_others(tmp_path: Path) -> None:
+    asked: list[tuple[str, tuple[str, ...]]] = []
+
+    class Odd(Host):
+        def allocated(self, what: str, paths: Sequence[str]) -> dict[str, tuple[str, int]]:
+            asked.append((what, tuple(paths)))
+            if "nas" in what:
+                raise Problem(ProblemCode.UNREADABLE, f"{what}: the file system does not answer")
+            return {path: (path, 7) for path in paths}
+
+    host = Odd(_host(tmp_path).root)
+    spaces = [PoolSpace(name, path, on, 9, 9) for name, path, on in (("a", "/tank/a", "/tank"), ("n", "/srv/vms", NAS))]
+    paths = ["/tank/a/1", "/tank/b/2", "/srv/vms/3", "/silent/4", "rbd/5"]
+    told = {f"vm{path[-1]}": {"block.count": "1", "block.0.path": path} for path in paths}
+    filesystems, unread = pools.FileSystems(MOUNTS), list[str]()
+    filesystems.silent.append("/silent")
+    found = vms.read_rooms(host, told, spaces, filesystems, unread)
+    assert asked == [
+        ("the disks of VMs on /tank", ("/tank/a/1", "/tank/b/2")),
+        (f"the disks of VMs on {NAS}", (paths[2],)),
+    ]
+    assert found == {"vm1": {"/tank": 7}, "vm2": {"/tank": 7}}
+    assert unread == [f"the disks of VMs on {NAS}: the file system does not answer"]
 
 
 XML = """<domain type='kvm'><name>acme.web</name><uuid>{uuid}</uuid>
@@ -180,14 +237,17 @@ def test_the_usual_page_size_counts_where_the_domain_names_none(tmp_path: Path) 
 
 def test_disks_that_cannot_be_asked_hide_themselves_alone(tmp_path: Path) -> None:
     class Odd(SimulatedHost):
-        def allocated(self, paths: Sequence[str]) -> dict[str, int]:
-            raise Problem(ProblemCode.UNREADABLE, "the disks of VMs: EIO")
+        def allocated(self, what: str, paths: Sequence[str]) -> dict[str, tuple[str, int]]:
+            raise Problem(ProblemCode.UNREADABLE, f"{what}: EIO")
 
     readings = read(_running(tmp_path, PAGES, Odd))
     (vm,) = readings.vms
     assert vm.measured.all("disk_allocated_bytes") == ()
     assert vm.measured.get("memory_rss_bytes") is not None
-    assert readings.unread == ("the disks of VMs cannot be read: the disks of VMs: EIO",)
+    assert readings.unread == (
+        "the disks of VMs on /: EIO",
+        "the disks of VMs on /var/lib/libvirt/images: EIO",
+    )
     assert readings.measured.all("pool_available_bytes")
 
 
@@ -195,7 +255,7 @@ def test_the_time_that_pools_took_is_none_for_the_vms(tmp_path: Path) -> None:
     limits: list[float] = []
 
     class Slow(SimulatedHost):
-        def space(self, path: str) -> tuple[int, int]:
+        def space(self, path: str) -> tuple[str, int, int]:
             self._skipped_s += 45.0
             return super().space(path)
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.agent.measured import play, read, vm_uuid
 from tests.agent.simulated import Machine
+from vgpuctl.agent.facts.pools import FileSystems
 from vgpuctl.agent.host import Completed
 from vgpuctl.agent.readings import domains, vms
 from vgpuctl.agent.readings.domains import RunningDomain
@@ -213,7 +214,7 @@ def _read(output: str, status: int = 0, errors: str = "") -> tuple[list[str], li
             return Completed(status, output, errors)
 
     unread: list[str] = []
-    found = vms.read(Said(), {"acme.web": RunningDomain(vm_uuid(0), "acme.web")}, (), unread, limit_s=5)
+    found = vms.read(Said(), {"acme.web": RunningDomain(vm_uuid(0), "acme.web")}, (), FileSystems(), unread, limit_s=5)
     return [one.name for one in found], unread
 
 

@@ -62,14 +62,27 @@ class DiskFiles(MachineRoot):
             return None
         return found.st_ino, found.st_mtime_ns, found.st_size
 
-    def space(self, path: str) -> Tuple[int, int]:
-        """Return the size and the free bytes of the file system that has a path. Raises Problem."""
-        found = self._ask_disk(path, lambda: os.statvfs(self.path(path)))
-        return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
+    def space(self, path: str) -> Tuple[str, int, int]:
+        """Return where a folder leads, and the size and the free bytes of the file system there. Raises Problem."""
 
-    def allocated(self, paths: Sequence[str]) -> Dict[str, int]:
-        """Return the bytes that regular files take on their file systems; other paths are left out. Raises Problem."""
-        return self._ask_disk("the disks of VMs", lambda: _allocated({path: self.path(path) for path in paths}))
+        def ask() -> Tuple[str, int, int]:
+            place = os.path.realpath(self.path(path))
+            found = os.statvfs(place)
+            return self.seen(place), found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail
+
+        return self._ask_disk(path, ask)
+
+    def allocated(self, what: str, paths: Sequence[str]) -> Dict[str, Tuple[str, int]]:
+        """Return where regular files lie, and the bytes that they take there. Raises Problem.
+
+        Other paths are left out. what: the files in words, the same for those that hang together.
+        """
+
+        def ask() -> Dict[str, Tuple[str, int]]:
+            found = _allocated({path: self.path(path) for path in paths})
+            return {path: (self.seen(place), size) for path, (place, size) in found.items()}
+
+        return self._ask_disk(what, ask)
 
     def _ask_disk(self, what: str, ask: Callable[[], T]) -> T:
         """Return an answer of file systems, which can hang. Raises Problem."""
@@ -261,13 +274,21 @@ class DiskFiles(MachineRoot):
         return True
 
 
-def _allocated(places: Mapping[str, str]) -> Dict[str, int]:
+def _allocated(places: Mapping[str, str]) -> Dict[str, Tuple[str, int]]:
+    folders: Dict[str, str] = {}
     found = {}
     for path, place in places.items():
+        folder, name = os.path.split(place)
         with contextlib.suppress(OSError):
-            status = os.stat(place)
+            if folder not in folders:
+                folders[folder] = os.path.realpath(folder)
+            real = os.path.join(folders[folder], name)
+            status = os.lstat(real)
+            if stat.S_ISLNK(status.st_mode):
+                real = os.path.realpath(real)
+                status = os.stat(real)
             if stat.S_ISREG(status.st_mode):
-                found[path] = status.st_blocks * _BLOCK_BYTES
+                found[path] = real, status.st_blocks * _BLOCK_BYTES
     return found
 
 

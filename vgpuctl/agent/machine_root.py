@@ -17,5 +17,8 @@ class MachineRoot:
 
     def image_real_path(self, path: str) -> str:
         """Return where a path of the disk leads when all its links are followed, as seen on the machine."""
-        real = os.path.realpath(self.path(path))
-        return "/" + os.path.relpath(real, self.root).lstrip("/") if self.root != "/" else real
+        return self.seen(os.path.realpath(self.path(path)))
+
+    def seen(self, place: str) -> str:
+        """Return a place of this process as a path of the machine."""
+        return "/" + os.path.relpath(place, self.root).lstrip("/") if self.root != "/" else place

@@ -5,12 +5,12 @@ Pools of other kinds, such as LVM or RBD, are left out: libvirt tells their room
 of the host tells it now.
 """
 
-from typing import Dict, List, Sequence, Tuple
+from typing import Dict, List, Optional, Sequence, Tuple
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.memory import ACTIVE_POOLS, PoolSpace
-from vgpuctl.agent.wire.mounts import mount_of
+from vgpuctl.agent.wire.mounts import Mounts
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 
 _DEFINED = "/etc/libvirt/storage"
@@ -18,6 +18,18 @@ _FOLDER_POOLS = ("dir", "fs", "netfs")
 _POOLS_AT_MOST, _NAME_AT_MOST = 64, 128
 # Of all pools together; one that does not answer takes a part of it, and none the next time.
 _LIMIT_S = 10.0
+
+
+class FileSystems:
+    """The file systems of a host in one reading. silent: folders of pools that did not answer."""
+
+    def __init__(self, mounts: str = "") -> None:
+        self.mounts = Mounts(mounts)
+        self.silent: List[str] = []
+
+    def is_silent(self, path: str) -> bool:
+        """Tell whether a path is in a pool whose file system did not answer."""
+        return any(path.startswith(folder.rstrip("/") + "/") for folder in self.silent)
 
 
 def read_folders(host: Host, unread: List[str], places: Sequence[str] = (_DEFINED, ACTIVE_POOLS)) -> Dict[str, str]:
@@ -37,33 +49,29 @@ def read_folders(host: Host, unread: List[str], places: Sequence[str] = (_DEFINE
     return {name: found[name] for name in sorted(found)}
 
 
-def read_spaces(host: Host, unread: List[str]) -> Tuple[PoolSpace, ...]:
+def read_spaces(host: Host, unread: List[str], filesystems: Optional[FileSystems] = None) -> Tuple[PoolSpace, ...]:
     """Return the room of every active pool that is a folder, by name.
 
-    One whose file system does not answer, as of a server that is gone, is a sentence in `unread`.
+    One whose file system does not answer, as of a server that is gone, is a sentence in `unread`, and silent.
     """
-    mounts = host.read_optional("/proc/mounts") or ""
+    filesystems = filesystems or FileSystems(host.read_optional("/proc/mounts") or "")
     found = []
     end_s = host.monotonic() + _LIMIT_S
     for name, folder in list(read_folders(host, unread, (ACTIVE_POOLS,)).items())[:_POOLS_AT_MOST]:
         if host.monotonic() > end_s:
             unread.append(f"the room of storage pool {name} was not read: others took {_LIMIT_S:g} s")
+            filesystems.silent.append(folder)
             continue
         try:
-            total, available = host.space(folder)
+            place, total, available = host.space(folder)
         except Problem as problem:
             unread.append(f"the room of storage pool {name} cannot be read: {problem.message}")
+            filesystems.silent.append(folder)
             continue
-        filesystem = filesystem_name(mounts, folder)
+        filesystem = filesystems.mounts.name_of(place)
         if len(filesystem) <= _NAME_AT_MOST:
             found.append(PoolSpace(name, folder, filesystem, total, available))
     return tuple(found)
-
-
-def filesystem_name(mounts: str, path: str) -> str:
-    """Return the name of the file system that has a path; the path itself where no mount has it."""
-    mount = mount_of(mounts, path)
-    return path if mount is None else mount.name()
 
 
 def _read_pool(host: Host, path: str) -> Dict[str, str]:

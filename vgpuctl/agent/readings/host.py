@@ -50,12 +50,14 @@ def read(host: Host) -> HostReadings:
         if function.address not in shown:
             gpus += guarded(unread, function.address, partial(_read_other, function, counts, unread), [])
     read_at = host.now()
+    mounts = guarded(unread, "/proc/mounts", lambda: host.read_optional("/proc/mounts") or "", "")
+    filesystems = pools.FileSystems(mounts)
     spaces: Tuple[PoolSpace, ...] = guarded(
-        unread, "the room of storage pools", lambda: pools.read_spaces(host, unread), ()
+        unread, "the room of storage pools", lambda: pools.read_spaces(host, unread, filesystems), ()
     )
     left_s = min(LIMIT_S - (host.monotonic() - began_s), VMS_LIMIT_S)
     measured_vms: List[VmReadings] = guarded(
-        unread, "the VMs", lambda: vms.read(host, running, spaces, unread, limit_s=left_s), []
+        unread, "the VMs", lambda: vms.read(host, running, spaces, filesystems, unread, limit_s=left_s), []
     )
     now_s = host.monotonic()
     used_s = None if cpu_s is None else host.cpu_seconds() - cpu_s

@@ -2,10 +2,10 @@
 """Readings of running VMs by libvirt's statistics: one `virsh domstats` for all of them (telemetry reference 3)."""
 
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from vgpuctl.agent.facts import hugepages
-from vgpuctl.agent.facts.pools import filesystem_name
+from vgpuctl.agent.facts.pools import FileSystems
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.mistakes import guarded
 from vgpuctl.agent.readings.domains import RunningDomain
@@ -29,6 +29,8 @@ _LABEL_AT_MOST = 64
 _LEAST_S = 1.0
 _KIB, _NANO = 1024, 1_000_000_000
 _VCPUS_AT_MOST = 4096
+# Of all file systems with disks together; one that does not answer takes a part of it, and none the next time.
+_ROOMS_LIMIT_S = 10.0
 _MEMORY = (
     ("memory_current_bytes", "balloon.current"),
     ("memory_maximum_bytes", "balloon.maximum"),
@@ -59,6 +61,7 @@ def read(
     host: Host,
     domains: Mapping[str, RunningDomain],
     spaces: Sequence[PoolSpace],
+    filesystems: FileSystems,
     unread: List[str],
     *,
     limit_s: float,
@@ -82,7 +85,9 @@ def read(
         return []
     told = parse(done.output)
     uuids = {} if all(name in domains for name in told) else _read_uuids(host, unread, end_s)
-    rooms: Dict[str, Dict[str, int]] = guarded(unread, "the disks of VMs", lambda: _read_rooms(host, told, spaces), {})
+    rooms: Dict[str, Dict[str, int]] = guarded(
+        unread, "the disks of VMs", lambda: read_rooms(host, told, spaces, filesystems, unread), {}
+    )
     usual_kib = hugepages.read_usual_kib(host) if any(one.page_kib == 0 for one in domains.values()) else None
     found = []
     for name in sorted(told):
@@ -164,35 +169,66 @@ def _record(told: Mapping[str, str]) -> Recorder:
     return found
 
 
-def _read_rooms(
-    host: Host, told: Mapping[str, Mapping[str, str]], spaces: Sequence[PoolSpace]
+def read_rooms(
+    host: Host,
+    told: Mapping[str, Mapping[str, str]],
+    spaces: Sequence[PoolSpace],
+    filesystems: FileSystems,
+    unread: List[str],
 ) -> Dict[str, Dict[str, int]]:
-    """Return what the disks of each VM take on the file systems of pools, by VM and file system. Raises Problem."""
-    if not spaces:
-        return {}
-    mounts = host.read_optional("/proc/mounts") or ""
+    """Return what the disks of each VM take on the file systems of pools, by VM and file system.
+
+    Each file system is asked alone: one that does not answer is a sentence in `unread`.
+    """
     known = {one.filesystem for one in spaces}
-    disks: Dict[str, Dict[str, str]] = {}
-    for name, statistics in told.items():
+    disks: Dict[str, Set[str]] = {}
+    asked: Dict[str, Set[str]] = {}
+    by_folder: Dict[str, Optional[str]] = {}
+    for name, statistics in told.items() if spaces else ():
         for number in range(min(_number(statistics, "block.count") or 0, _DEVICES_AT_MOST)):
             path = statistics.get(f"block.{number}.path", "")
-            if path.startswith("/") and (filesystem := _filesystem(mounts, path, spaces)) in known:
-                disks.setdefault(name, {})[path] = filesystem
-    sizes = host.allocated(sorted({path for paths in disks.values() for path in paths})) if disks else {}
+            if not path.startswith("/"):
+                continue
+            folder = path.rpartition("/")[0]
+            if folder not in by_folder:
+                by_folder[folder] = None if filesystems.is_silent(path) else _guess(filesystems, path, spaces)
+            filesystem = by_folder[folder]
+            if filesystem is not None:
+                disks.setdefault(name, set()).add(path)
+                asked.setdefault(filesystem, set()).add(path)
+    places: Dict[str, Tuple[str, int]] = {}
+    end_s = host.monotonic() + _ROOMS_LIMIT_S
+    for filesystem, paths in sorted(asked.items()):
+        if host.monotonic() > end_s:
+            unread.append(f"the disks of VMs on {filesystem} were not read: others took {_ROOMS_LIMIT_S:g} s")
+            continue
+        try:
+            places.update(host.allocated(f"the disks of VMs on {filesystem}", sorted(paths)))
+        except Problem as problem:
+            unread.append(problem.message)
     found: Dict[str, Dict[str, int]] = {}
-    for name, paths in disks.items():
-        for path, filesystem in paths.items():
-            if path in sizes:
+    for name, own in disks.items():
+        for path in own & set(places):
+            place, size = places[path]
+            around = None if filesystems.mounts.of(place) else _pool_around(path, spaces)
+            on = filesystems.mounts.name_of(place) if around is None else around.filesystem
+            if on in known:
                 rooms = found.setdefault(name, {})
-                rooms[filesystem] = rooms.get(filesystem, 0) + sizes[path]
+                rooms[on] = rooms.get(on, 0) + size
     return found
 
 
-def _filesystem(mounts: str, path: str, spaces: Sequence[PoolSpace]) -> str:
-    """Return the name of the file system that has a disk; where no mount tells it, that of the pool around it."""
-    name = filesystem_name(mounts, path)
-    around = [one.filesystem for one in spaces if path.startswith(one.path.rstrip("/") + "/")]
-    return around[0] if name == path and around else name
+def _guess(filesystems: FileSystems, path: str, spaces: Sequence[PoolSpace]) -> str:
+    """Return the file system of a disk before anybody follows its links, which may hang: of its mount or its pool."""
+    mount, around = filesystems.mounts.of(path), _pool_around(path, spaces)
+    if around is not None and (mount is None or len(around.path) > len(mount.place)):
+        return around.filesystem
+    return "/" if mount is None else mount.name()
+
+
+def _pool_around(path: str, spaces: Sequence[PoolSpace]) -> Optional[PoolSpace]:
+    around = [one for one in spaces if path.startswith(one.path.rstrip("/") + "/")]
+    return max(around, key=lambda one: len(one.path), default=None)
 
 
 def _record_pages(found: Recorder, host: Host, domain: RunningDomain, usual_kib: Optional[int]) -> None:

@@ -174,15 +174,15 @@ class RecordingHost(Host):
         ask = super().stamp
         return self._noted("stamp", path, lambda: ask(path))
 
-    def space(self, path: str) -> Tuple[int, int]:
+    def space(self, path: str) -> Tuple[str, int, int]:
         """Read and note the room of a file system."""
         ask = super().space
         return self._noted("space", path, lambda: ask(path))
 
-    def allocated(self, paths: Sequence[str]) -> Dict[str, int]:
+    def allocated(self, what: str, paths: Sequence[str]) -> Dict[str, Tuple[str, int]]:
         """Read what files take, and note nothing of it: they are named after VMs."""
         ask = super().allocated
-        return self._noted("allocated", None, lambda: ask(paths), lambda _found: {})
+        return self._noted("allocated", None, lambda: ask(what, paths), lambda _found: {})
 
     def owner_of(self, path: str) -> Optional[int]:
         """Read and note the owner of a file."""

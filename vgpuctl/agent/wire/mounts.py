@@ -2,7 +2,7 @@
 """The text of /proc/mounts, as the agent and the probe by plain sh have it."""
 
 import re
-from typing import Optional, Set
+from typing import Dict, Optional, Set
 
 from vgpuctl.agent.wire.values import dataclass
 
@@ -42,18 +42,35 @@ class Mount:
         return self.place if is_local or not _OF_NETWORK.search(self.source) else self.source
 
 
+class Mounts:
+    """The mounts of a host, by the text of /proc/mounts, which is parsed once."""
+
+    def __init__(self, text: str) -> None:
+        self._by_place: Dict[str, Mount] = {}
+        for line in text.splitlines():
+            fields = line.split(" ")
+            if len(fields) >= 3:
+                # The kernel writes blanks, tabs, line ends and backslashes as octal numbers (fs/proc_namespace.c).
+                place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[1])
+                # Of several at one place, the last one is seen.
+                self._by_place[place.rstrip("/")] = Mount(fields[0], place, fields[2])
+
+    def of(self, path: str) -> Optional[Mount]:
+        """Return the mount that has a path; None where none has it."""
+        place = path.rstrip("/")
+        while place and place not in self._by_place:
+            place = place.rpartition("/")[0]
+        return self._by_place.get(place) if path.startswith("/") else None
+
+    def name_of(self, path: str) -> str:
+        """Return the name of the file system that has a path; the path itself where no mount has it."""
+        mount = self.of(path)
+        return path if mount is None else mount.name()
+
+
 def mount_of(mounts: str, path: str) -> Optional[Mount]:
     """Return the mount that has a path, by the text of /proc/mounts; None where that has none."""
-    found, longest = None, -1
-    for line in mounts.splitlines():
-        fields = line.split(" ")
-        if len(fields) < 3:
-            continue
-        # The kernel writes blanks, tabs, line ends and backslashes as octal numbers (fs/proc_namespace.c).
-        place = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), fields[1])
-        if (path + "/").startswith(place.rstrip("/") + "/") and len(place) >= longest:
-            found, longest = Mount(fields[0], place, fields[2]), len(place)
-    return found
+    return Mounts(mounts).of(path)
 
 
 def filesystem_of(mounts: str, path: str) -> Optional[str]:

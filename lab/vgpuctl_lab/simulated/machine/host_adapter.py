@@ -110,19 +110,20 @@ class SimulatedHost(Host):
         """Return the owner of a file of the disk, from the state: this machine has other users."""
         return None if super().owner_of(path) is None else self.machine.state().owners.get(path, 0)
 
-    def space(self, path: str) -> tuple[int, int]:
+    def space(self, path: str) -> tuple[str, int, int]:
         """The room of a file system: by the curves of the host, else half of a disk is free."""
         total, free = (
             curves.read(self.machine.root).value("host", f"{name}/{path}", self.machine.state().now())
             for name in ("disk_total_bytes", "disk_free_bytes")
         )
-        return round(_DISK_BYTES if total is None else total), round(_DISK_BYTES / 2 if free is None else free)
+        size, left = _DISK_BYTES if total is None else total, _DISK_BYTES / 2 if free is None else free
+        return self.real_path(path), round(size), round(left)
 
-    def allocated(self, paths: Sequence[str]) -> dict[str, int]:
+    def allocated(self, what: str, paths: Sequence[str]) -> dict[str, tuple[str, int]]:
         """What the disks of VMs take: by the curves of the host, else little."""
         played, now = curves.read(self.machine.root), self.machine.state().now()
         sizes = {path: played.value("host", f"disk_allocated_bytes/{path}", now) for path in paths}
-        return {path: round(_USED_BYTES if size is None else size) for path, size in sizes.items()}
+        return {path: (path, round(_USED_BYTES if size is None else size)) for path, size in sizes.items()}
 
     def give(self, descriptor: int, path: str, owner: int) -> None:
         """Give a file to a user of the machine."""

@@ -149,12 +149,12 @@ class ReplayedHost(Host):
         found = self._file("stamp", path)
         return None if found is None else (int(found[0]), int(found[1]), int(found[2]))
 
-    def space(self, path: str) -> tuple[int, int]:
-        """Return size and free bytes of a file system. Raises Problem as the machine did."""
-        total, available = self._next(key_of("space", path), path)
-        return int(total), int(available)
+    def space(self, path: str) -> tuple[str, int, int]:
+        """Return the place, size and free bytes of a file system. Raises Problem as the machine did."""
+        place, total, available = self._next(key_of("space", path), path)
+        return str(place), int(total), int(available)
 
-    def allocated(self, paths: Sequence[str]) -> dict[str, int]:
+    def allocated(self, what: str, paths: Sequence[str]) -> dict[str, tuple[str, int]]:
         """Return nothing: a capture names no files of VMs."""
         return {}
 

@@ -199,6 +199,21 @@ def test_a_vm_with_a_job_tells_less_and_says_so(tmp_path: Path) -> None:
     assert (vm.measured.why_missing("vcpu_steal_seconds") or "").startswith("not-measurable")
 
 
+def test_the_memory_of_a_vm_with_a_job_is_told_by_the_kernel(tmp_path: Path) -> None:
+    """Else its memory would seem to have gone, and to have come anew after the job."""
+
+    class Migrating(Virsh):
+        said = Completed(0, "Domain: 'acme.web'\n  state.state=1\n  balloon.current=2097152\n", "")
+
+    simulated = running(Machine(tmp_path, "a40", host=Migrating))
+    with simulated.files.change() as state:
+        (domain,) = state.domains.values()
+        state.files[f"/proc/{domain.pid}/status"] = "Name:\tqemu\nVmRSS:\t 1572864 kB\nHugetlbPages:\t0 kB\n"
+    [vm] = read(simulated).vms
+    assert vm.measured.get("memory_rss_bytes") == 1572864 << 10
+    assert vm.measured.why_missing("memory_rss_bytes") is None
+
+
 def _read(output: str, status: int = 0, errors: str = "") -> tuple[list[str], list[str]]:
     """(names of the VMs, what was not read) for an output of virsh."""
 

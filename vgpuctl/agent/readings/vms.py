@@ -23,6 +23,7 @@ _DOMAIN = re.compile(r"Domain: '(.*)'")
 _STATISTIC = re.compile(r"  ([a-z0-9.-]{1,64})=(.{0,4096})")
 _NUMBER = re.compile(r"[0-9]{1,19}")
 _HUGETLB = re.compile(r"^HugetlbPages:\s*([0-9]{1,15}) kB", re.MULTILINE)
+_RSS = re.compile(r"^VmRSS:\s*([0-9]{1,15}) kB", re.MULTILINE)
 _OUTPUT_AT_MOST, _VMS_AT_MOST, _DEVICES_AT_MOST = 16 << 20, 1024, 32
 _LABEL_AT_MOST = 64
 # For the question after the UUIDs, however long the statistics took.
@@ -97,6 +98,7 @@ def read(
             tenant = None if domain is None else domain.tenant
             recorder = _record(told[name])
             if domain is not None:
+                _record_rss(recorder, host, domain)
                 _record_pages(recorder, host, domain, usual_kib)
             for filesystem, size in sorted(rooms.get(name, {}).items()):
                 recorder.add("disk_allocated_bytes", size, filesystem)
@@ -229,6 +231,18 @@ def _guess(filesystems: FileSystems, path: str, spaces: Sequence[PoolSpace]) -> 
 def _pool_around(path: str, spaces: Sequence[PoolSpace]) -> Optional[PoolSpace]:
     around = [one for one in spaces if path.startswith(one.path.rstrip("/") + "/")]
     return max(around, key=lambda one: len(one.path), default=None)
+
+
+def _record_rss(found: Recorder, host: Host, domain: RunningDomain) -> None:
+    """Record what a VM's QEMU holds where libvirt does not tell it: else a VM with a job would seem to hold nothing."""
+    if found.measured().why_missing("memory_rss_bytes") is None or domain.pid is None:
+        return
+    try:
+        held = _RSS.search(host.read(f"/proc/{domain.pid}/status"))
+    except Problem:
+        return
+    if held:
+        found.replace_missing("memory_rss_bytes", int(held[1]) * _KIB)
 
 
 def _record_pages(found: Recorder, host: Host, domain: RunningDomain, usual_kib: Optional[int]) -> None:

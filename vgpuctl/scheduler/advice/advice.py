@@ -105,18 +105,22 @@ class Advice:
 class CausingVm:
     """A VM behind what is used of a resource. tenant: empty for a domain of the host that is no VM of vgpuctl.
 
-    amount: in bytes, or seats. ratio: its part of the growth, or of what is used where nothing grows.
+    amount: in bytes, or seats. ratio: its part of the growth, or of what is used where nothing grows. host: of such a
+    domain, where the resource is of several hosts; two of them may each have one of this name.
     """
 
     tenant: str
     vm: str
     amount: float
     ratio: float
+    host: str = ""
 
     @property
     def name(self) -> str:
         """The VM as events name it."""
-        return printed_name(self.tenant, self.vm) if self.tenant else f"the foreign domain {self.vm}"
+        if self.tenant:
+            return printed_name(self.tenant, self.vm)
+        return f"the foreign domain {self.vm}{f' of {self.host}' if self.host else ''}"
 
 
 @dataclass(frozen=True)

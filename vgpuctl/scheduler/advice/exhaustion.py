@@ -27,8 +27,11 @@ DROP, DROP_STEPS = 0.05, 3
 """A fall by this part of the whole, within so many steps, begins the trend anew, as after the end of a VM."""
 
 LEAST_RATIO, MOST_CAUSES = 0.05, 5
-Users = Mapping[tuple[str, str], Points]
-"""What each VM holds of a resource, by tenant and name; the tenant is empty for a foreign domain."""
+Users = Mapping[tuple[str, ...], Points]
+"""What each VM holds of a resource, by tenant and name.
+
+The tenant is empty for a foreign domain; then the host is the third where the resource is of several.
+"""
 
 
 class Prospect(enum.StrEnum):
@@ -288,9 +291,14 @@ def _has_ended(kind: Exhaustible, points: Sequence[Point], end: float) -> bool:
     return kind.is_returned and end - points[-1].at > kind.oldest_s
 
 
-def _causes(amounts: Mapping[tuple[str, str], float], whole: float) -> list[CausingVm]:
-    found = [CausingVm(*vm, amount, amount / whole) for vm, amount in amounts.items() if whole > 0]
-    return sorted((one for one in found if one.ratio >= LEAST_RATIO), key=lambda one: (-one.amount, one.tenant, one.vm))
+def _causes(amounts: Mapping[tuple[str, ...], float], whole: float) -> list[CausingVm]:
+    found = [
+        CausingVm(tenant, vm, amount, amount / whole, *host)
+        for (tenant, vm, *host), amount in amounts.items()
+        if whole > 0
+    ]
+    large = (one for one in found if one.ratio >= LEAST_RATIO)
+    return sorted(large, key=lambda one: (-one.amount, one.tenant, one.vm, one.host))
 
 
 def _rests_on(found: JudgedSeries) -> str:

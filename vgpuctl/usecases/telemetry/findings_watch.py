@@ -2,6 +2,7 @@
 """Findings of the process that keeps the history: an event when one begins or ends, and metrics while it lasts."""
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -137,13 +138,15 @@ def page_of(findings: Iterable[MeasuredFault]) -> Page:
     exhaustion: _Rows = []
     taken: _Rows = []
     ends: _Rows = []
-    causes: _Rows = []
+    causes: defaultdict[tuple[str, ...], float] = defaultdict(float)
     for one in findings:
         if one.resource:
             kind = next(kind.name for kind in exhaustible.OF_RESOURCES if kind.fault is one.fault)
             place = (one.host, kind, f"{one.resource} of {one.host}" if one.host else one.resource)
             ends += [((*place, bound), value) for bound, value in _times(one)]
-            causes += [((*place, cause.tenant, cause.vm), cause.ratio) for cause in one.causes]
+            for cause in one.causes:
+                # Foreign domains of one name on several hosts are one series.
+                causes[*place, cause.tenant, cause.vm] += cause.ratio
             continue
         labels = (one.host, one.gpu, one.tenant, one.vm, one.share, one.profile)
         if one.fault is FaultId.FRAMEBUFFER_RUNS_OUT:
@@ -154,7 +157,7 @@ def page_of(findings: Iterable[MeasuredFault]) -> Page:
         own.FRAMEBUFFER_EXHAUSTION.of(exhaustion),
         own.CONTENTION.of(taken),
         own.EXHAUSTION.of(ends),
-        own.EXHAUSTION_CAUSE.of(causes),
+        own.EXHAUSTION_CAUSE.of(causes.items()),
     ]
     return Page([one for one in families if one.rows])
 

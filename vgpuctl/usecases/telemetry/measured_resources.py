@@ -228,12 +228,14 @@ def _users(source: _OfHosts, resource: SharedResource, part: str, past: Past, no
     if not source.kind.is_returned:
         with store.reading() as session:
             ours = {(vm.request.tenant, vm.request.name) for vm in session.vms()}
-    found: defaultdict[tuple[str, str], list[Point]] = defaultdict(list)
+    found: defaultdict[tuple[str, ...], list[Point]] = defaultdict(list)
     for host in resource.hosts:
         for subject, samples in _series(past, source.kind, VM, source.held, now, host=host).items():
             is_gone = ours is not None and subject.tenant != "" and (subject.tenant, subject.vm) not in ours
             if _part(subject) == part and not is_gone:
-                found[subject.tenant, subject.vm] += [Point(one.at, one.mean, one.low, one.high) for one in samples]
+                own = (host,) if not subject.tenant and len(resource.hosts) > 1 else ()
+                points = (Point(one.at, one.mean, one.low, one.high) for one in samples)
+                found[subject.tenant, subject.vm, *own] += points
     return {vm: tuple(sorted(points)) for vm, points in found.items()}
 
 

@@ -13,9 +13,11 @@ from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.model.states import STATE_KINDS, StateRow
 from vgpuctl.scheduler.advice.exhaustion import Outlook, Prospect
 from vgpuctl.store.store import Store
+from vgpuctl.telemetry.exposition import encode
 from vgpuctl.telemetry.history import History, MeasuredValue, Subject
 from vgpuctl.telemetry.host_page import kept_values
 from vgpuctl.usecases.observed.states import States
+from vgpuctl.usecases.telemetry.findings_watch import page_of
 from vgpuctl.usecases.telemetry.measured_resources import kept_seats, read_outlooks
 
 NOW = 1_800_000_000.0
@@ -35,6 +37,7 @@ class Told:
     disks: Mapping[tuple[str, str], Amount] = field(default_factory=dict)
     rss: Mapping[str, Amount] = field(default_factory=dict)
     vm_pages: Mapping[str, Amount] = field(default_factory=dict)
+    tenant: str | None = "acme"
 
     def readings(self, before: int) -> HostReadings:
         values: list[tuple[str, tuple[str, ...], float]] = []
@@ -47,7 +50,10 @@ class Told:
                 for measure, of in zip((whole, rest), amounts, strict=True):
                     values.append((f"{name}_{measure}_bytes", labels, of(before) * GIB))
         names = sorted({name for name, _ in self.disks} | set(self.rss) | set(self.vm_pages))
-        vms = tuple(VmReadings(f"uuid-{name}", f"acme.{name}", "acme", self._of_vm(name, before)) for name in names)
+        prefix = "" if self.tenant is None else f"{self.tenant}."
+        vms = tuple(
+            VmReadings(f"uuid-{name}", f"{prefix}{name}", self.tenant, self._of_vm(name, before)) for name in names
+        )
         return HostReadings("boot", 0.0, 0.0, vms=vms, measured=Measured(tuple(values)))
 
     def _of_vm(self, name: str, before: int) -> Measured:
@@ -139,6 +145,24 @@ def test_a_shared_pool_is_one_resource_with_the_vms_of_all_its_hosts(store: Stor
     assert [(one.vm, round(one.ratio, 1)) for one in shared.causes] == [("web", 0.6), ("db", 0.4)]
     assert f"disk pool on {NAS} (more, vms) of gpu1, gpu2: " in shared.text
     assert shared.concerns("acme", "gpu2") and not shared.concerns("acme", "gpu4") and not shared.concerns("x", None)
+
+
+def test_foreign_domains_of_one_name_are_told_apart_by_their_hosts(store: Store, history: History) -> None:
+    room = (flat(1000), falls(100, 0.5))
+
+    def host(by: float) -> Told:
+        return Told(pools={("vms", NAS): room}, disks={("pet", NAS): grows(300, by)}, tenant=None)
+
+    keep(history, {"gpu1": host(0.3), "gpu2": host(0.2)})
+    (found,) = read_outlooks(store, history, NOW)
+    assert [(one.host, one.name, round(one.ratio, 1)) for one in found.causes] == [
+        ("gpu1", "the foreign domain pet of gpu1", 0.6),
+        ("gpu2", "the foreign domain pet of gpu2", 0.4),
+    ]
+    assert found.finding is not None
+    text = encode([page_of([found.finding])], "")[0].decode()
+    (line,) = [one for one in text.splitlines() if one.startswith("vgpuctl_exhaustion_cause_ratio{")]
+    assert float(line.rpartition(" ")[2]) == pytest.approx(1.0, abs=0.01)
 
 
 def test_a_host_that_was_resized_has_its_present_size(store: Store, history: History) -> None:

@@ -157,15 +157,19 @@ def judge_resource(one: SharedResource, now: float) -> JudgedSeries:
     return found
 
 
-def outlook(one: SharedResource, found: JudgedSeries, users: Users) -> Outlook:
-    """The outlook of a judged resource, with the VMs behind it where it ends."""
+def outlook(one: SharedResource, found: JudgedSeries, users: Users, tenant: str | None = None) -> Outlook:
+    """The outlook of a judged resource, with the VMs behind it where it ends.
+
+    tenant: name its VMs alone; the others are told together.
+    """
     kind, used = one.kind, found.recent[-1].mean if found.recent else 0.0
     ratio = used / one.total if one.total > 0 else 0.0
     causes, text, figures = [], f"{one.title}: {found.text}", {}
     if found.ending in (Prospect.USED_UP, Prospect.RUNS_OUT):
         grows = _grows(found, one)
         causes = _behind_growth(kind, found.recent, users) if grows else _behind_use(kind, found.recent, users)
-        text = f"{one.title}: {found.text}{_rests_on(found)}; {_in_words(causes, is_growth=grows)}"
+        causes = [vm for vm in causes if tenant in (None, vm.tenant)][:MOST_CAUSES]
+        text = f"{one.title}: {found.text}{_rests_on(found)}; {_in_words(causes, tenant, is_growth=grows)}"
         times = found.arrival if found.ending is Prospect.RUNS_OUT and found.arrival else LimitReached(0.0, 0.0, 0.0)
         figures = {
             "used_ratio": ratio,
@@ -187,7 +191,7 @@ def outlook(one: SharedResource, found: JudgedSeries, users: Users) -> Outlook:
         found.span_s,
         bool(found.recent),
         figures,
-        tuple(causes[:MOST_CAUSES]),
+        tuple(causes),
     )
 
 
@@ -307,12 +311,13 @@ def _rests_on(found: JudgedSeries) -> str:
     return f", by {counted(len(found.recent), 'reading')} of {in_words(found.span_s)}"
 
 
-def _in_words(causes: Sequence[CausingVm], *, is_growth: bool) -> str:
-    """Say which VMs are behind it, and that nobody knows who is behind the rest."""
+def _in_words(causes: Sequence[CausingVm], tenant: str | None, *, is_growth: bool) -> str:
+    """Say which VMs are behind it, and how much is left for what is not named. tenant: whose VMs alone are named."""
     what = "the growth" if is_growth else "what is used"
     if not causes:
-        return f"no VM that is measured is behind {what}"
-    named = [f"{one.name} {one.ratio:.0%}" for one in causes[:MOST_CAUSES]]
-    rest = 1.0 - sum(one.ratio for one in causes[:MOST_CAUSES])
-    others = f"; no VM named here is behind the other {rest:.0%}" if rest >= LEAST_RATIO else ""
-    return f"behind {what}: {', '.join(named)}{others}"
+        return f"no VM{f' of {tenant}' if tenant else ''} that is measured is behind {what}"
+    named = [f"{one.name} {one.ratio:.0%}" for one in causes]
+    rest = 1.0 - sum(one.ratio for one in causes)
+    if rest >= LEAST_RATIO:
+        named[-1] += f"; others {rest:.0%}" if tenant else f"; no VM named here is behind the other {rest:.0%}"
+    return f"behind {what}: {', '.join(named)}"

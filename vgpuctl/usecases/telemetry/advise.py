@@ -52,7 +52,7 @@ def advise(
         raise NotFound(f"the inventory has no host {host}", hint="see `vgpuctl list-hosts`")
     with _opened_past(services) as past:
         fleet = _measured_fleet(services, past, since_s, replay_s)
-        every = read_outlooks(services.store, past, fleet.now, frozenset(services.inventory.select(None)))
+        every = read_outlooks(services.store, past, fleet.now, frozenset(services.inventory.select(None)), tenant)
     with services.store.reading() as session:
         view = TuningView.read(session)
     advised = tuple(one for one in advise_all(fleet) if _concerns(one, tenant, host))

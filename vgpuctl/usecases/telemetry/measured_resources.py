@@ -100,11 +100,12 @@ class _Told:
         return abs(one - two) <= _SAME_SIZE * max(one, two)
 
 
-def read_outlooks(store: Store, past: Past, now: float, hosts: Collection[str] | None = None) -> list[Outlook]:
+def read_outlooks(
+    store: Store, past: Past, now: float, hosts: Collection[str] | None = None, tenant: str | None = None
+) -> list[Outlook]:
     """The outlook of every resource, by kind, host and name.
 
-    hosts: those that are told of, read or not; None for all that were read.
-
+    hosts: those that are told of, read or not; None for all that were read. tenant: name its VMs alone as causes.
     Raises one of PAST_PROBLEMS, StoreError.
     """
     with store.reading() as session:
@@ -119,12 +120,13 @@ def read_outlooks(store: Store, past: Past, now: float, hosts: Collection[str] |
             missing -= set(resource.hosts)
             judged = judge_resource(resource, now)
             ends = judged.ending in (Prospect.USED_UP, Prospect.RUNS_OUT)
-            found.append(outlook(resource, judged, _users(source, resource, part, past, now, store) if ends else {}))
+            users = _users(source, resource, part, past, now, store) if ends else {}
+            found.append(outlook(resource, judged, users, tenant))
         for host in sorted(missing):
             unread = SharedResource(source.kind, host, (host,), source.name(""), 0.0, (), out.get(host))
             found.append(outlook(unread, judge_resource(unread, now), {}))
     for resource, users in _licences(past, now, pools, seats):
-        found.append(outlook(resource, judge_resource(resource, now), users))
+        found.append(outlook(resource, judge_resource(resource, now), users, tenant))
     return found
 
 

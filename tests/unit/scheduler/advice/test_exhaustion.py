@@ -130,6 +130,20 @@ def test_the_vms_behind_the_growth_are_named_with_their_parts() -> None:
     assert "no VM named here is behind the other 20%" in found.text
 
 
+def test_a_tenant_is_told_of_its_own_vms_alone_however_many_others_do_more() -> None:
+    others: Users = {("globex", f"secret{number}"): points(lambda b: 300 - 0.15 * b, 120) for number in range(6)}
+    users: Users = {**others, ("acme", "web"): points(lambda b: 300 - 0.1 * b, 120)}
+    resource = SharedResource(DISK_POOL, "gpu1", ("gpu1",), "thing", TOTAL, points(lambda b: 900 - b, 120))
+    judged = judge_resource(resource, NOW)
+    found = outlook(resource, judged, users, "acme")
+    assert [(one.tenant, one.vm) for one in found.causes] == [("acme", "web")]
+    assert found.text.endswith("; behind the growth: acme/web 10%; others 90%")
+    assert found.concerns("acme", None) and found.finding is not None
+    none = outlook(resource, judged, users, "initech")
+    assert not none.concerns("initech", None) and "secret" not in none.text
+    assert len(outlook(resource, judged, users).causes) == 5
+
+
 def test_what_no_vm_writes_has_no_vm_as_its_cause() -> None:
     """Logs of the host fill the file system of its pool."""
     used = points(lambda b: 900 - b, 120)

@@ -203,9 +203,7 @@ def test_what_is_to_come_above_a_later_ceiling_is_told_what_to_do(filled: tuple[
         operator.does("controller", "--once", "--shutdown-timeout", "0")
         (waiting,) = operator.json("list-queue")["queue"]
         assert waiting["expected_at"] is None
-        assert waiting["entry"]["reason"] == (
-            f"VM later is above a ceiling of tenant acme: disk-iops; {first}; {raising} each:disk-iops=600"
-        )
+        assert waiting["entry"]["reason"] == (f"above a ceiling of tenant acme: {first}; {raising} each:disk-iops=600")
     finally:
         operator.does("set-quota", "acme", "vms=none", "each:disk-iops=none", "each:cpu-limit=none")
         operator.run("leave-queue", "later", *ACME)

@@ -52,6 +52,9 @@ class _Line:
     def libvirt_uri(self) -> Iterator[str]:
         yield self._uri
 
+    def require(self, name: str) -> None:
+        """Every host is in this inventory."""
+
     def close(self) -> None:
         """There is nothing to close."""
 

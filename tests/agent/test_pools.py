@@ -16,7 +16,7 @@ from vgpuctl.agent.facts import pools
 from vgpuctl.agent.host import Completed, Host
 from vgpuctl.agent.readings import vms
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.memory import ACTIVE_POOLS, PoolSpace
+from vgpuctl.agent.wire.memory import ACTIVE_POOLS, DEFINED_POOLS, PoolSpace
 from vgpuctl.agent.wire.mounts import Mounts, mount_of
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl_lab.simulated.machine.domains import start
@@ -82,6 +82,18 @@ def test_the_room_of_active_folders_is_read_from_their_file_system(tmp_path: Pat
     assert 0 <= found.available_bytes <= found.total_bytes
     assert len(unread) == 2
     assert "broken.xml cannot be read" in unread[0] and "storage pool gone cannot be read" in unread[1]
+
+
+def test_a_defined_pool_is_active_without_a_state_where_its_folder_is_there(tmp_path: Path) -> None:
+    """Seen with libvirt 9.0: the `default` pool of a host that was booted is active and has no file in its state."""
+    pool = "<pool type='dir'><name>{}</name><target><path>{}</path></target></pool>"
+    root = _host(tmp_path).root
+    folder = tmp_path / "root" / DEFINED_POOLS.lstrip("/")
+    folder.mkdir(parents=True)
+    (folder / "default.xml").write_text(pool.format("default", "/srv/vms"))
+    (folder / "off.xml").write_text(pool.format("off", "/not/there"))
+    unread: list[str] = []
+    assert [one.pool for one in pools.read_spaces(Host(root), unread)] == ["default"] and unread == []
 
 
 def test_a_file_system_that_does_not_answer_costs_its_pool_and_is_asked_once(

@@ -9,11 +9,10 @@ from typing import Dict, List, Optional, Sequence, Tuple
 
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.memory import ACTIVE_POOLS, PoolSpace
+from vgpuctl.agent.wire.memory import ACTIVE_POOLS, DEFINED_POOLS, PoolSpace
 from vgpuctl.agent.wire.mounts import Mounts
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 
-_DEFINED = "/etc/libvirt/storage"
 _FOLDER_POOLS = ("dir", "fs", "netfs")
 _POOLS_AT_MOST, _NAME_AT_MOST = 64, 128
 # Of all pools together; one that does not answer takes a part of it, and none the next time.
@@ -32,7 +31,9 @@ class FileSystems:
         return any(path.startswith(folder.rstrip("/") + "/") for folder in self.silent)
 
 
-def read_folders(host: Host, unread: List[str], places: Sequence[str] = (_DEFINED, ACTIVE_POOLS)) -> Dict[str, str]:
+def read_folders(
+    host: Host, unread: List[str], places: Sequence[str] = (DEFINED_POOLS, ACTIVE_POOLS)
+) -> Dict[str, str]:
     """Return the folder of each pool that is one, by the pool's name; nobody looks if it is there."""
     found: Dict[str, str] = {}
     for place in places:
@@ -52,12 +53,16 @@ def read_folders(host: Host, unread: List[str], places: Sequence[str] = (_DEFINE
 def read_spaces(host: Host, unread: List[str], filesystems: Optional[FileSystems] = None) -> Tuple[PoolSpace, ...]:
     """Return the room of every active pool that is a folder, by name.
 
+    libvirt keeps the state of a pool that it started. One whose folder is there when libvirt starts is active without
+    (storage_driver.c, storagePoolUpdateStateCallback; seen with 9.0), so what is defined counts too where it is there.
     One whose file system does not answer, as of a server that is gone, is a sentence in `unread`, and silent.
     """
     filesystems = filesystems or FileSystems(host.read_optional("/proc/mounts") or "")
     found = []
     end_s = host.monotonic() + _LIMIT_S
-    for name, folder in list(read_folders(host, unread, (ACTIVE_POOLS,)).items())[:_POOLS_AT_MOST]:
+    started = read_folders(host, unread, (ACTIVE_POOLS,))
+    defined = read_folders(host, unread, (DEFINED_POOLS,))
+    for name, folder in sorted({**defined, **started}.items())[:_POOLS_AT_MOST]:
         if host.monotonic() > end_s:
             unread.append(f"the room of storage pool {name} was not read: others took {_LIMIT_S:g} s")
             filesystems.silent.append(folder)
@@ -65,6 +70,8 @@ def read_spaces(host: Host, unread: List[str], filesystems: Optional[FileSystems
         try:
             place, total, available = host.space(folder)
         except Problem as problem:
+            if name not in started and problem.errno == "ENOENT":
+                continue  # it is not active
             unread.append(f"the room of storage pool {name} cannot be read: {problem.message}")
             filesystems.silent.append(folder)
             continue

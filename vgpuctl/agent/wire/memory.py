@@ -5,8 +5,9 @@ from typing import Optional, Tuple
 
 from vgpuctl.agent.wire.values import dataclass
 
+DEFINED_POOLS = "/etc/libvirt/storage"
 ACTIVE_POOLS = "/run/libvirt/storage"
-"""libvirt's folder with a file for each active storage pool."""
+"""libvirt's folder with a file for each storage pool that it started."""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from vgpuctl.agent.kernel_log import KernelLog, KernelRecord
 from vgpuctl.agent.wire import cdi
 from vgpuctl.agent.wire.decode import from_json
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.memory import ACTIVE_POOLS
+from vgpuctl.agent.wire.memory import ACTIVE_POOLS, DEFINED_POOLS
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.recorded import PROBLEM, VALUE, AnswerPlayer, bytes_from_json, key_of
 from vgpuctl_lab.simulated.machine.replayed_nvml import ReplayedNvml
@@ -51,9 +51,9 @@ class ReplayedLog(KernelLog):
         return tuple(one for one in self._records if wanted in one.text), self._first
 
 
-_OF_THIS_VERSION = (cdi.FILE, cdi.STATE, ACTIVE_POOLS)
+_OF_THIS_VERSION = (cdi.FILE, cdi.STATE, ACTIVE_POOLS, DEFINED_POOLS)
 """Files that vgpuctl alone writes: one that recorded a host without asking for them had never written them. And the
-active pools, of which a capture tells nothing whose vgpuctl did not ask."""
+pools, of which a capture tells nothing whose vgpuctl did not ask."""
 
 
 class ReplayedHost(Host):

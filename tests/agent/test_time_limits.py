@@ -7,11 +7,13 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.agent import machine
 from tests.agent.test_process import agent_argv, line
+from vgpuctl.agent import time_limits
 from vgpuctl.agent.dispatch import answer
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire.envelope import Problem, Request
@@ -109,3 +111,18 @@ def test_an_agent_that_is_ended_ends_its_programs(tmp_path: Path) -> None:
         assert agent.wait(10) == 128 + signal.SIGTERM
     child = int(note.read_text())
     assert eventually(lambda: not is_alive(child))
+
+
+def test_a_program_that_is_being_started_is_ended_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    start, ended = subprocess.Popen, []
+
+    def start_while_the_agent_is_ended(*arguments: Any, **options: Any) -> Any:
+        process = start(*arguments, **options)
+        time_limits.end_programs(lambda: ended.append("agent"))
+        assert not ended
+        return process
+
+    monkeypatch.setattr(time_limits, "_at_end", [])
+    monkeypatch.setattr(subprocess, "Popen", start_while_the_agent_is_ended)
+    status, _output, _errors = time_limits.run_group(["sleep", "60"], timeout_s=30, environment={})
+    assert (status, ended) == (-signal.SIGTERM, ["agent"])

@@ -80,8 +80,7 @@ def serve(host: Host) -> None:
 
 def _end(number: int, _frame: object) -> None:
     """End with the programs that were started: they are in process groups of their own."""
-    time_limits.end_programs()
-    os._exit(128 + number)
+    time_limits.end_programs(lambda: os._exit(128 + number))
 
 
 def answer_line(host: Host, line: bytes) -> Reply:

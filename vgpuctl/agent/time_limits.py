@@ -15,6 +15,9 @@ from typing import Callable, List, Mapping, Sequence, Set, Tuple
 # The time a program gets to tidy up after SIGTERM, and the kernel to end it after SIGKILL.
 _GRACE_S, _PAUSE_S = 5.0, 0.05
 _running: Set[int] = set()
+_starting: List[None] = []
+"""One for each program that is being started, whose process is not known yet."""
+_at_end: List[Callable[[], None]] = []
 
 
 class StillRunning(Exception):
@@ -49,15 +52,7 @@ def run_group(argv: Sequence[str], *, timeout_s: float, environment: Mapping[str
 
     At the limit the whole group gets SIGTERM, and SIGKILL 5 s later. Raises OSError, StillRunning.
     """
-    with subprocess.Popen(
-        list(argv),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=dict(environment),
-        start_new_session=True,
-    ) as process:
-        _running.add(process.pid)
+    with _start_group(argv, environment) as process:
         try:
             output, errors = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
@@ -74,11 +69,41 @@ def run_group(argv: Sequence[str], *, timeout_s: float, environment: Mapping[str
     return process.returncode, output, errors
 
 
-def end_programs() -> None:
-    """Ask the programs that run now to end: for an agent that is being ended itself."""
+def end_programs(then: Callable[[], None]) -> None:
+    """Ask the programs that run now to end, then call `then`: for an agent that is being ended itself.
+
+    While a program is being started nobody knows its process yet: it is asked, and `then` called, once it has started.
+    """
+    _at_end.append(then)
+    if not _starting:
+        _end_now()
+
+
+def _end_now() -> None:
     for group in tuple(_running):
         with contextlib.suppress(OSError):
             os.killpg(group, signal.SIGTERM)
+    for then in _at_end:
+        then()
+
+
+def _start_group(argv: Sequence[str], environment: Mapping[str, str]) -> "subprocess.Popen[bytes]":
+    _starting.append(None)
+    try:
+        process = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=dict(environment),
+            start_new_session=True,
+        )
+        _running.add(process.pid)
+        return process
+    finally:
+        _starting.pop()
+        if _at_end and not _starting:
+            _end_now()
 
 
 def _end_group(process: "subprocess.Popen[bytes]") -> bool:

@@ -33,7 +33,7 @@ from vgpuctl.model.constraints import read_constraints
 from vgpuctl.model.gpu_request import parse_gpu_request
 from vgpuctl.model.guest_memory import parse_page_size
 from vgpuctl.model.host_target import HostTarget
-from vgpuctl.model.network import Backend, parse_address, parse_cidr, parse_reachable
+from vgpuctl.model.network import Backend, parse_address, parse_cidr, parse_cidr6, parse_reachable, parse_resolver
 from vgpuctl.model.policy import parse_policy
 from vgpuctl.model.priority import parse_priority
 from vgpuctl.model.times import parse_duration, parse_time
@@ -229,7 +229,7 @@ tenant: acme
 contact: ops@example.com
 quotas: {vms: 4, memory: 96GiB}
 host_pools: [fast]
-networks: {front: {cidr: 10.0.0.0/24, dns: [192.0.2.53], isolated: true}}
+networks: {front: {cidr: 10.0.0.0/24, cidr6: 'fd00:1::/64', backend: ovn, dns: [192.0.2.53], isolated: true}}
 security_groups: {web: [{protocol: tcp, ports: 80-443, from: 0.0.0.0/0}, {}]}
 load_balancers: {lb: {network: front, port: 80, vms: [web-1], vm_port: 8080}}
 port_forwards: [{port: 22, vm: web-1, vm_port: 22}]
@@ -332,10 +332,12 @@ READERS: dict[str, Reader] = {
     "labels": values(lambda text: read_constraints(required=[text]), "rack=r1"),
     "a group": values(lambda text: read_constraints(group=text), "web:apart"),
     "a network": values(parse_cidr, "10.0.0.0/24"),
+    "an IPv6 network": values(parse_cidr6, "fd00:1::/64", "2001:db8::/64"),
+    "a resolver": values(partial(parse_resolver, what="--dns"), "192.0.2.53", "fd00::53"),
     "an open network": values(parse_reachable, "10.0.0.0/8"),
     "an address": values(partial(parse_address, what="--dns"), "192.0.2.53"),
     "ports": values(parse_ports, "80-443", "22"),
-    "a source": values(parse_source, "0.0.0.0/0", "group:web"),
+    "a source": values(parse_source, "0.0.0.0/0", "fd00::/8", "group:web", "any"),
     "a rule": values(parse_rule, "tcp:80-443@10.0.0.0/8", "icmp"),
     "a forwarded port": values(parse_forwarded, "tcp/80", "53"),
     "a quota": values(partial(parse_assignment, what="--quota"), "vms=4", "framebuffer=96GiB", "shares:A40-8Q=2"),

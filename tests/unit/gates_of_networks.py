@@ -25,4 +25,10 @@ NETWORKS = [
         "usecases/network/external_networks.py:create_external_network",
         "usecases/tenant/onboard.py:onboard",
     ),
+    guarded(
+        "a global IPv6 prefix is one tenant's, and only where an external network routes it (external_of_prefix)",
+        "add_network",
+        "store/networks.py",
+        "usecases/network/networks.py:create_network",
+    ),
 ]

@@ -10,7 +10,16 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.vm import host_name_of, printed_name
 
 SMALLEST_PREFIX, LARGEST_PREFIX = 8, 29
+SMALLEST_MTU6 = 1280  # RFC 8200, section 5
+PREFIX6 = 64
+"""Router advertisements and DHCPv6 need exactly this length (RFC 4291, section 2.5.1)."""
+_LAST_OF_PREFIX6 = 0xFFFF
+"""The store gives the addresses ::1 to ::ffff of an IPv6 network; the last ones of a /64 are reserved (RFC 2526)."""
+_LOCAL6 = ipaddress.IPv6Network("fd00::/8")
+_GLOBAL6 = ipaddress.IPv6Network("2000::/3")
+_TRANSITION6 = (ipaddress.IPv6Network("2001::/32"), ipaddress.IPv6Network("2002::/16"))  # Teredo, 6to4
 DEFAULT_MTU = 1500
+Subnet = ipaddress.IPv4Network | ipaddress.IPv6Network
 # The rest after Geneve's header; the hosts' layouts may say otherwise (model.layout.NetworkLayout.guest_mtu).
 DEFAULT_TUNNEL_MTU = 1442
 
@@ -43,17 +52,23 @@ class AddressKind(StrEnum):
 class NetworkRequest:
     """One network as asked for; the same request again means: no change.
 
-    dns: resolvers given to the guests, none for the backend's own. isolated: without a gateway. host: where a
-    libvirt network is, None for OVN.
+    cidr, cidr6: its IPv4 and its IPv6 addresses; it has one of them, or both. dns: resolvers given to the guests, none
+    for the backend's own. isolated: without a gateway. host: where a libvirt network is, None for OVN.
     """
 
     name: str
     tenant: str
-    cidr: str
+    cidr: str | None = None
     dns: tuple[str, ...] = ()
     isolated: bool = False
     backend: Backend = Backend.LIBVIRT
     host: str | None = None
+    cidr6: str | None = None
+
+    @property
+    def cidrs(self) -> str:
+        """Its addresses for people: `10.0.0.0/24, fd00:1::/64`."""
+        return ", ".join(one for one in (self.cidr, self.cidr6) if one is not None)
 
 
 @dataclass(frozen=True)
@@ -80,13 +95,28 @@ class Network:
 
     @property
     def subnet(self) -> ipaddress.IPv4Network:
-        """The network's addresses."""
+        """The network's IPv4 addresses. Only for a network that has some, as every libvirt network."""
+        assert self.request.cidr is not None, self.printed_name
         return ipaddress.IPv4Network(self.request.cidr)
+
+    @property
+    def subnets(self) -> tuple[Subnet, ...]:
+        """The network's addresses, IPv4 first."""
+        return tuple(ipaddress.ip_network(one) for one in (self.request.cidr, self.request.cidr6) if one is not None)
+
+    @property
+    def gateways(self) -> tuple[str, ...]:
+        """The router's address in each of `subnets`."""
+        return tuple(gateway_of(one) for one in self.subnets)
 
     @property
     def gateway(self) -> str:
         """The address of the router, resolver and DHCP server: the first one."""
-        return gateway_of(self.subnet)
+        return self.gateways[0]
+
+    def overlaps(self, other: "Network") -> bool:
+        """True if an address is in both networks."""
+        return any(type(one) is type(two) and one.overlaps(two) for one in self.subnets for two in other.subnets)
 
     @property
     def bridge(self) -> str:
@@ -96,7 +126,10 @@ class Network:
 
 @dataclass(frozen=True)
 class Port:
-    """One VM's place in a network. id: a UUID, also OVS's interface id. position: which of the VM's interfaces."""
+    """One VM's place in a network. id: a UUID, also OVS's interface id. position: which of the VM's interfaces.
+
+    address: its IPv4 address, or its IPv6 address in a network without IPv4. address6: its IPv6 address, None without.
+    """
 
     id: str
     network_id: str
@@ -104,6 +137,12 @@ class Port:
     position: int
     mac_address: str
     address: str
+    address6: str | None = None
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """All of its addresses, IPv4 first."""
+        return (self.address,) if self.address6 in (None, self.address) else (self.address, str(self.address6))
 
 
 @dataclass(frozen=True)
@@ -126,9 +165,21 @@ def mac_address(seed: str) -> str:
     return ":".join(["52", *(f"{byte:02x}" for byte in digest)])
 
 
-def gateway_of(subnet: ipaddress.IPv4Network) -> str:
+def gateway_of(subnet: Subnet) -> str:
     """The first address of a network, which its router has."""
     return str(subnet.network_address + 1)
+
+
+def is_ipv6(address: str) -> bool:
+    """True if an address or a network is IPv6."""
+    return ":" in address
+
+
+def link_local(mac: str) -> str:
+    """The link-local address that follows from a MAC address (modified EUI-64, RFC 4291): routers of OVN have it."""
+    first, *others = (int(part, 16) for part in mac.split(":"))
+    parts = bytes((first ^ 2, *others[:2], 0xFF, 0xFE, *others[2:]))
+    return str(ipaddress.IPv6Address(b"\xfe\x80" + bytes(6) + parts))
 
 
 def parse_reachable(text: str) -> ipaddress.IPv4Network:
@@ -147,7 +198,7 @@ def parse_cidr(text: str, *, what: str = "--cidr") -> ipaddress.IPv4Network:
     try:
         subnet = ipaddress.IPv4Network(text)
     except ValueError as error:
-        hint = "write an IPv4 network such as 10.0.0.0/24"
+        hint = "write an IPv4 network such as 10.0.0.0/24; --cidr6 takes IPv6 addresses"
         try:
             hint = f"did you mean {ipaddress.IPv4Network(text, strict=False)}?"
         except ValueError:
@@ -169,6 +220,51 @@ def parse_cidr(text: str, *, what: str = "--cidr") -> ipaddress.IPv4Network:
     return subnet
 
 
+def parse_cidr6(text: str, *, what: str = "--cidr6") -> ipaddress.IPv6Network:
+    """Read the IPv6 addresses of a tenant's network. Raises UsageError for what no tenant's network can have."""
+    hint = "write a unique local network such as fd00:1::/64, or one that is routed to an external network"
+    try:
+        if "%" in text:
+            raise ValueError("a network has no zone")
+        subnet = ipaddress.IPv6Network(text)
+    except ValueError as error:
+        try:
+            hint = f"did you mean {ipaddress.IPv6Network(text.partition('%')[0], strict=False)}?"
+        except ValueError:
+            pass  # More is wrong than bits of the host.
+        raise UsageError(f"{what} {text!a} is not an IPv6 network: {error}", hint=hint) from error
+    if kind := unusable6(subnet):
+        raise UsageError(f"{what} {text}: {kind}", hint=hint)
+    if subnet.prefixlen != PREFIX6:
+        raise UsageError(
+            f"{what} {text}: a network of /{subnet.prefixlen} cannot be used",
+            hint=f"guests need exactly /{PREFIX6} for router advertisements: fd00:1::/{PREFIX6}",
+        )
+    return subnet
+
+
+def is_local6(subnet: Subnet) -> bool:
+    """True if these are unique local IPv6 addresses (RFC 4193), which nobody routes and each tenant may use."""
+    return isinstance(subnet, ipaddress.IPv6Network) and subnet.subnet_of(_LOCAL6)
+
+
+def unusable6(subnet: ipaddress.IPv6Network) -> str | None:
+    """Why no guest can use these addresses, None where it can."""
+    first = subnet.network_address
+    if first.ipv4_mapped is not None:
+        return "these are IPv4 addresses in IPv6's notation, which no network carries"
+    for is_so, kind in (
+        (subnet.is_link_local, "link-local addresses, which every interface has anyway"),
+        (subnet.is_multicast, "multicast addresses"),
+        (any(subnet.subnet_of(one) for one in _TRANSITION6), "addresses of tunnels for IPv4 (Teredo, 6to4)"),
+    ):
+        if is_so:
+            return f"these are {kind}"
+    if not (subnet.subnet_of(_LOCAL6) or subnet.subnet_of(_GLOBAL6)):
+        return "guests cannot use these addresses: they are neither unique local (fd00::/8) nor global (2000::/3)"
+    return None
+
+
 def parse_address(text: str, *, what: str) -> str:
     """Read one IPv4 address. Raises UsageError."""
     try:
@@ -177,27 +273,67 @@ def parse_address(text: str, *, what: str) -> str:
         raise UsageError(f"{what} {text!a} is not an IPv4 address") from error
 
 
-def monitor_of(subnet: ipaddress.IPv4Network) -> str:
+def parse_address6(text: str, *, what: str) -> str:
+    """Read one IPv6 address of a host. Raises UsageError."""
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError as error:
+        raise UsageError(f"{what} {text!a} is not an IPv6 address") from error
+    if address.scope_id is not None or address.is_link_local:
+        raise UsageError(f"{what} {text!a} is a link-local address", hint="give an address that is routed")
+    if address.is_multicast or address.is_unspecified or address.is_loopback or address.ipv4_mapped is not None:
+        raise UsageError(f"{what} {text!a} is not the address of a host")
+    return str(address)
+
+
+def parse_resolver(text: str, *, what: str) -> str:
+    """Read the address of a resolver, IPv4 or IPv6. Raises UsageError."""
+    if is_ipv6(text):
+        return parse_address6(text, what=what)
+    try:
+        return parse_address(text, what=what)
+    except UsageError as error:
+        raise UsageError(f"{what} {text!a} is neither an IPv4 nor an IPv6 address") from error
+
+
+def monitor_of(subnet: Subnet) -> str:
     """The last address of a network that OVN carries: its health checks ask from there."""
-    return str(subnet.broadcast_address - 1)
+    return str(subnet.network_address + _usable(subnet)[-1])
 
 
-def last_free_address(subnet: ipaddress.IPv4Network, taken: Collection[str]) -> str | None:
+def last_free_address(subnet: Subnet, taken: Collection[str]) -> str | None:
     """The highest address of the network that nobody holds, None when it is full."""
-    numbers = {int(ipaddress.IPv4Address(address)) for address in taken}
-    for number in range(int(subnet.broadcast_address) - 1, int(subnet.network_address), -1):
-        if number not in numbers:
-            return str(ipaddress.IPv4Address(number))
-    return None
+    numbers = _numbers(subnet, taken)
+    return next((_address(subnet, one) for one in reversed(_usable(subnet)) if one not in numbers), None)
 
 
-def first_free_address(subnet: ipaddress.IPv4Network, taken: Collection[str]) -> str | None:
+def first_free_address(subnet: Subnet, taken: Collection[str]) -> str | None:
     """The lowest address of the network that nobody holds, None when it is full."""
-    numbers = {int(ipaddress.IPv4Address(address)) for address in taken}
-    for number in range(int(subnet.network_address) + 1, int(subnet.broadcast_address)):
-        if number not in numbers:
-            return str(ipaddress.IPv4Address(number))
-    return None
+    numbers = _numbers(subnet, taken)
+    return next((_address(subnet, one) for one in _usable(subnet) if one not in numbers), None)
+
+
+def count_usable(subnet: Subnet) -> int:
+    """How many addresses of a network the store gives, with the router's."""
+    return len(_usable(subnet))
+
+
+def _usable(subnet: Subnet) -> range:
+    """What the store gives, as numbers from the network's own address on."""
+    if isinstance(subnet, ipaddress.IPv6Network):
+        return range(1, _LAST_OF_PREFIX6 + 1)
+    return range(1, subnet.num_addresses - 1)  # without the broadcast
+
+
+def _numbers(subnet: Subnet, taken: Collection[str]) -> set[int]:
+    """The numbers of the taken addresses in this subnet; the other family's are left out."""
+    first, read = int(subnet.network_address), type(subnet.network_address)
+    is_six = isinstance(subnet, ipaddress.IPv6Network)
+    return {int(read(one)) - first for one in taken if is_ipv6(one) == is_six}
+
+
+def _address(subnet: Subnet, number: int) -> str:
+    return str(subnet.network_address + number)
 
 
 def _sha256(text: str) -> bytes:

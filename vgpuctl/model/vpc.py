@@ -11,11 +11,12 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port
 
 DEFAULT_GROUP = "default"
-ANYWHERE = "0.0.0.0/0"
+ANYWHERE = "any"
+"""The source of a rule that names none: every IPv4 and IPv6 address."""
 
 
 class Protocol(StrEnum):
-    """The protocols that a rule can name. `any` is every protocol of IPv4."""
+    """The protocols that a rule can name, with either IP version. `any` is every protocol; `icmp` has ICMPv6 too."""
 
     TCP = "tcp"
     UDP = "udp"
@@ -85,7 +86,8 @@ class ExternalNetwork:
 
     physical_network: the name that hosts map to a bridge (ovn-bridge-mappings). first, last: addresses for tenants.
     chassis: system-ids of hosts that may be gateways, the preferred one first. management: networks that no tenant may
-    reach.
+    reach. cidr6, gateway6, first6, last6: the same of IPv6, None without. routed6: prefixes that the provider routes to
+    tenants' gateways, so that networks with such addresses need no NAT.
     """
 
     name: str
@@ -97,6 +99,23 @@ class ExternalNetwork:
     vlan: int | None = None
     chassis: tuple[str, ...] = ()
     management: tuple[str, ...] = ()
+    cidr6: str | None = None
+    gateway6: str | None = None
+    first6: str | None = None
+    last6: str | None = None
+    routed6: tuple[str, ...] = ()
+
+    def pool6(self) -> list[str]:
+        """Every IPv6 address that tenants may get, from below; none without IPv6."""
+        if self.first6 is None or self.last6 is None:
+            return []
+        first, last = (int(ipaddress.IPv6Address(address)) for address in (self.first6, self.last6))
+        return [str(ipaddress.IPv6Address(number)) for number in range(first, last + 1)]
+
+    def routes(self, cidr6: str) -> bool:
+        """True if a tenant's network is within a prefix that is routed to tenants."""
+        subnet = ipaddress.IPv6Network(cidr6)
+        return any(subnet.subnet_of(ipaddress.IPv6Network(prefix)) for prefix in self.routed6)
 
     def pool(self) -> list[str]:
         """Every address that tenants may get, from below."""
@@ -129,11 +148,12 @@ class VpcPort:
 
 @dataclass(frozen=True)
 class FloatingIp:
-    """An external address for one VM."""
+    """An external address for one VM. address6: its IPv6 address, "" where the external network has none."""
 
     kind: ClassVar[VpcKind] = VpcKind.FLOATING_IP
     vm: str
     address: str
+    address6: str = ""
 
     @property
     def key(self) -> str:
@@ -143,7 +163,7 @@ class FloatingIp:
 
 @dataclass(frozen=True)
 class PortForward:
-    """One port of an external address, sent on to a VM's port."""
+    """One port of an external address, sent on to a VM's port. address6: the IPv6 one, "" without."""
 
     kind: ClassVar[VpcKind] = VpcKind.PORT_FORWARD
     protocol: PortProtocol
@@ -151,6 +171,7 @@ class PortForward:
     port: int
     vm: str
     vm_port: int
+    address6: str = ""
 
     @property
     def key(self) -> str:
@@ -160,7 +181,10 @@ class PortForward:
 
 @dataclass(frozen=True)
 class LoadBalancer:
-    """A virtual address that shares connections among VMs; a backend that does not answer gets none."""
+    """A virtual address that shares connections among VMs; a backend that does not answer gets none.
+
+    address, address6: as of a port; "" for no IPv6 address.
+    """
 
     kind: ClassVar[VpcKind] = VpcKind.LOAD_BALANCER
     name: str
@@ -173,6 +197,7 @@ class LoadBalancer:
     health_timeout_s: int = 20
     health_failures: int = 3
     network: str = ""
+    address6: str = ""
 
     @property
     def key(self) -> str:
@@ -236,7 +261,11 @@ class Peering:
 
 @dataclass(frozen=True)
 class Vpc:
-    """All of one tenant. router_address: the tenant's address in the external network, None without a gateway."""
+    """All of one tenant. router_address: the tenant's address in the external network, None without a gateway.
+
+    router_address6: its IPv6 address there, None without. routed6: its networks, by CIDR, whose IPv6 addresses the
+    external network routes to it.
+    """
 
     tenant: str
     networks: tuple[Network, ...] = ()
@@ -250,6 +279,8 @@ class Vpc:
     direct_connects: tuple[DirectConnect, ...] = ()
     peerings: tuple[Peering, ...] = ()
     mtu: int = DEFAULT_TUNNEL_MTU
+    router_address6: str | None = None
+    routed6: frozenset[str] = frozenset()
     ports_by_vm: dict[str, VpcPort] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

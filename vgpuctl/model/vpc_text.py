@@ -48,16 +48,32 @@ def describe_ports(ports: tuple[int, int]) -> str:
 
 
 def parse_source(text: str, *, what: str = "source") -> str:
-    """Read where packets come from: a network, or `group:NAME`."""
+    """Read where packets come from: an IPv4 or IPv6 network, `group:NAME`, or `any`."""
     if text.startswith("group:"):
         check_name(text.removeprefix("group:"), what="security group")
         return text
+    if text == ANYWHERE:
+        return text
     try:
-        return str(ipaddress.IPv4Network(text))
+        network = ipaddress.ip_network(text)
     except ValueError as error:
         raise UsageError(
-            f"{what}: {text!a} is neither a network nor a group", hint="such as 10.0.0.0/24, or group:web"
+            f"{what}: {text!a} is neither a network nor a group",
+            hint="such as 10.0.0.0/24, fd00:1::/64, or group:web",
         ) from error
+    if isinstance(network, ipaddress.IPv6Network):
+        _refuse_no_source(network, what=what)
+    return str(network)
+
+
+def _refuse_no_source(network: ipaddress.IPv6Network, *, what: str) -> None:
+    """Refuse IPv6 networks that no packet comes from. Raises UsageError."""
+    first = network.network_address
+    if first.scope_id is not None or first.ipv4_mapped is not None or network.is_multicast:
+        raise UsageError(
+            f"{what}: no packet comes from {network}",
+            hint="write the IPv4 network itself for a mapped one, and no zone or multicast network",
+        )
 
 
 def parse_forwarded(text: str, *, what: str = "port") -> tuple[PortProtocol, int]:

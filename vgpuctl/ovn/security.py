@@ -4,6 +4,7 @@
 import hashlib
 from collections.abc import Iterator
 
+from vgpuctl.model.network import is_ipv6
 from vgpuctl.model.vpc import ANYWHERE, DEFAULT_GROUP, Protocol, Rule, SecurityGroup, Vpc, ovn_name
 from vgpuctl.ovn.rows import Reference, Row
 
@@ -27,17 +28,25 @@ def security_rows(vpc: Vpc) -> Iterator[Row]:
                 members[name].append(reference)
     all_ports = ovn_name("p", vpc.tenant)
     acls = [
-        _acl("out", "from-lport", _OUT_PRIORITY, "allow-related", f"inport == @{all_ports} && ip4"),
+        _acl("out", "from-lport", _OUT_PRIORITY, "allow-related", f"inport == @{all_ports} && ip"),
         _acl(
             "dhcp", "from-lport", _NEVER_PRIORITY, "drop", f"inport == @{all_ports} && udp.src == 67 && udp.dst == 68"
         ),
         _acl("in", "to-lport", _DROP_PRIORITY, "drop", f"outport == @{all_ports} && ip"),
     ]
-    if vpc.external_network is not None and vpc.external_network.management:
-        management = ovn_name("m", vpc.tenant)
-        yield Row("Address_Set", "management", {"name": management, "addresses": list(vpc.external_network.management)})
-        match = f"inport == @{all_ports} && ip4.dst == ${management}"
-        acls.append(_acl("management", "from-lport", _NEVER_PRIORITY, "drop", match))
+    if any(network.request.cidr6 is not None for network in vpc.networks):
+        server = f"inport == @{all_ports} && ip6 && udp.src == 547 && udp.dst == 546"
+        acls.append(_acl("dhcp6", "from-lport", _NEVER_PRIORITY, "drop", server))
+    management = () if vpc.external_network is None else vpc.external_network.management
+    for key, kind, parts, field in (
+        ("management", "m", [one for one in management if not is_ipv6(one)], "ip4.dst"),
+        ("management6", "m6", [one for one in management if is_ipv6(one)], "ip6.dst"),
+    ):
+        if parts:
+            name = ovn_name(kind, vpc.tenant)
+            yield Row("Address_Set", key, {"name": name, "addresses": parts})
+            match = f"inport == @{all_ports} && {field} == ${name}"
+            acls.append(_acl(key, "from-lport", _NEVER_PRIORITY, "drop", match))
     yield from acls
     yield _port_group("everybody", all_ports, everybody, acls)
     for name, group in groups.items():
@@ -56,18 +65,26 @@ def _group(vpc: Vpc, group: SecurityGroup, members: list[Reference]) -> Iterator
 
 
 def _match(tenant: str, rule: Rule) -> str:
-    """The rule as OVN's expression. northd makes the address set `<port group>_ip4` of every port group."""
-    parts = ["ip4" if rule.protocol is Protocol.ANY else f"{rule.protocol}4" if rule.protocol is Protocol.ICMP else ""]
+    """The rule as OVN's expression. northd makes address sets `<port group>_ip4` and `_ip6` of every port group.
+
+    A rule whose source has one IP version is for that version alone.
+    """
+    is_network = rule.source_group is None and rule.source != ANYWHERE
+    ip = ("ip6" if is_ipv6(rule.source) else "ip4") if is_network else "ip"
+    parts = [ip]
+    if rule.protocol is Protocol.ICMP:
+        parts = [{"ip4": "icmp4", "ip6": "icmp6"}.get(ip, "(icmp4 || icmp6)")]
     if rule.protocol.has_ports():
-        parts = ["ip4", str(rule.protocol)]
+        parts = [ip, str(rule.protocol)]
         if rule.ports is not None:
             first, last = rule.ports
             field = f"{rule.protocol}.dst"
             parts.append(f"{field} == {first}" if first == last else f"{field} >= {first} && {field} <= {last}")
     if rule.source_group is not None:
-        parts.append(f"ip4.src == ${ovn_name('p', tenant, rule.source_group)}_ip4")
-    elif rule.source != ANYWHERE:
-        parts.append(f"ip4.src == {rule.source}")
+        members = ovn_name("p", tenant, rule.source_group)
+        parts.append(f"(ip4.src == ${members}_ip4 || ip6.src == ${members}_ip6)")
+    elif is_network:
+        parts.append(f"{ip}.src == {rule.source}")
     return " && ".join(parts)
 
 

@@ -8,7 +8,7 @@ column: ovn-nb(5) of OVN 23.03.
 import ipaddress
 from collections.abc import Iterator
 
-from vgpuctl.model.network import Network, mac_address
+from vgpuctl.model.network import Network, Subnet, is_ipv6, link_local, mac_address
 from vgpuctl.model.vpc import ExternalNetwork, Vpc, VpcPort, link_addresses, ovn_name
 from vgpuctl.ovn.balancing import balancer_references, balancer_rows, forward_rows
 from vgpuctl.ovn.rows import Reference, Row
@@ -73,9 +73,9 @@ def _networks(vpc: Vpc) -> Iterator[Row]:
     connects = {one.network: one for one in vpc.direct_connects}
     for network in vpc.networks:
         members = [port for port in vpc.ports if port.port.network_id == network.id]
-        own: list[Row] = [_dhcp(network, mtu=vpc.mtu), *(_port(network, port) for port in members)]
+        own: list[Row] = [*_dhcp(network, mtu=vpc.mtu), *(_port(network, port) for port in members)]
         if not network.request.isolated:
-            own.extend(_gateway(network))
+            own.extend(_gateway(network, mtu=vpc.mtu))
         if network.request.name in connects:
             connect = connects[network.request.name]
             columns = _localnet(ovn_name("l", network.id), connect.physical_network, connect.vlan)
@@ -96,13 +96,19 @@ def _networks(vpc: Vpc) -> Iterator[Row]:
 
 
 def _port(network: Network, port: VpcPort) -> Row:
-    """A VM's port. Port security drops what does not come from its own MAC and address, ARP and ND included."""
-    pair = f"{port.port.mac_address} {port.port.address}"
+    """A VM's port. Port security drops what does not come from its own MAC and addresses, ARP and ND included.
+
+    With an IPv6 address it also lets pass what comes from the link-local address that follows from the MAC address.
+    """
+    own = " ".join((port.port.mac_address, *port.port.addresses))
     return Row(
         "Logical_Switch_Port",
         f"port/{port.port.id}",
-        {"name": port.port.id, "addresses": [pair], "port_security": [pair], "enabled": [True], "type": ""},
-        {"dhcpv4_options": (Reference("DHCP_Options", f"dhcp/{network.id}"),)},
+        {"name": port.port.id, "addresses": [own], "port_security": [own], "enabled": [True], "type": ""},
+        {
+            f"dhcpv{one.version}_options": (Reference("DHCP_Options", _dhcp_key(network, one)),)
+            for one in network.subnets
+        },
     )
 
 
@@ -123,32 +129,54 @@ def _limits(port: VpcPort) -> Iterator[Row]:
         )
 
 
-def _dhcp(network: Network, *, mtu: int) -> Row:
-    options = {
-        "lease_time": str(_LEASE_S),
-        "server_id": network.gateway,
-        "server_mac": mac_address(f"{network.id}/gateway"),
-        "mtu": str(mtu),
-    }
-    if not network.request.isolated:
-        options["router"] = network.gateway
-    if network.request.dns:
-        options["dns_server"] = "{" + ", ".join(network.request.dns) + "}"
-    return Row("DHCP_Options", f"dhcp/{network.id}", {"cidr": network.request.cidr, "options": options})
+def _dhcp(network: Network, *, mtu: int) -> Iterator[Row]:
+    """OVN's DHCP server of each IP version. DHCPv6 names no router and no MTU: router advertisements do."""
+    mac = mac_address(f"{network.id}/gateway")
+    for subnet, gateway in zip(network.subnets, network.gateways, strict=True):
+        is_six = is_ipv6(gateway)
+        options = {"server_id": mac if is_six else gateway}
+        if not is_six:
+            options |= {"lease_time": str(_LEASE_S), "server_mac": mac, "mtu": str(mtu)}
+            if not network.request.isolated:
+                options["router"] = gateway
+        resolvers = _resolvers(network, is_six=is_six)
+        if resolvers:
+            options["dns_server"] = "{" + ", ".join(resolvers) + "}"
+        yield Row("DHCP_Options", _dhcp_key(network, subnet), {"cidr": str(subnet), "options": options})
 
 
-def _gateway(network: Network) -> Iterator[Row]:
+def _dhcp_key(network: Network, subnet: Subnet) -> str:
+    return f"dhcp{'' if subnet.version == 4 else subnet.version}/{network.id}"
+
+
+def _resolvers(network: Network, *, is_six: bool) -> list[str]:
+    return [one for one in network.request.dns if is_ipv6(one) == is_six]
+
+
+def _gateway(network: Network, *, mtu: int) -> Iterator[Row]:
     name = ovn_name("g", network.id)
+    pairs = zip(network.subnets, network.gateways, strict=True)
     yield Row(
         "Logical_Router_Port",
         f"gateway/{network.id}",
         {
             "name": name,
             "mac": mac_address(f"{network.id}/gateway"),
-            "networks": [f"{network.gateway}/{network.subnet.prefixlen}"],
+            "networks": [f"{gateway}/{subnet.prefixlen}" for subnet, gateway in pairs],
+            "ipv6_ra_configs": _advertisement(network, mtu=mtu),
         },
     )
     yield Row("Logical_Switch_Port", f"gateway/{network.id}", _router_port(f"{name}-port", name))
+
+
+def _advertisement(network: Network, *, mtu: int) -> dict[str, str]:
+    """What OVN advertises as the network's router; nothing without IPv6. Guests get their addresses by DHCPv6."""
+    if network.request.cidr6 is None:
+        return {}
+    said = {"address_mode": "dhcpv6_stateful", "send_periodic": "true", "mtu": str(mtu)}
+    for resolver in _resolvers(network, is_six=True)[:1]:  # OVN advertises one alone
+        said["rdnss"] = resolver
+    return said
 
 
 def _way_out(vpc: Vpc, routed: list[Network]) -> Iterator[Row]:
@@ -165,11 +193,13 @@ def _way_out(vpc: Vpc, routed: list[Network]) -> Iterator[Row]:
         for position, one in enumerate(external.chassis)
     ]
     yield from chassis
-    prefix = ipaddress.IPv4Network(external.cidr).prefixlen
+    networks = [f"{address}/{ipaddress.IPv4Network(external.cidr).prefixlen}"]
+    if external.cidr6 is not None and vpc.router_address6 is not None:
+        networks.append(f"{vpc.router_address6}/{ipaddress.IPv6Network(external.cidr6).prefixlen}")
     yield Row(
         "Logical_Router_Port",
         "external",
-        {"name": name, "mac": mac_address(f"{vpc.tenant}/external"), "networks": [f"{address}/{prefix}"]},
+        {"name": name, "mac": mac_address(f"{vpc.tenant}/external"), "networks": networks},
         {"gateway_chassis": tuple(row.reference for row in chassis)},
     )
     yield Row(
@@ -184,13 +214,36 @@ def _way_out(vpc: Vpc, routed: list[Network]) -> Iterator[Row]:
         {"ip_prefix": "0.0.0.0/0", "nexthop": external.gateway, "output_port": [name]},
     )
     for network in routed:
-        columns = {"type": "snat", "external_ip": address, "logical_ip": network.request.cidr}
-        yield Row("NAT", f"snat/{network.id}", columns)
+        if network.request.cidr is not None:
+            columns = {"type": "snat", "external_ip": address, "logical_ip": network.request.cidr}
+            yield Row("NAT", f"snat/{network.id}", columns)
     for floating_ip in vpc.floating_ips:
         port = vpc.ports_by_vm.get(floating_ip.vm)
-        if port is not None:
+        if port is not None and not is_ipv6(port.port.address):
             columns = {"type": "dnat_and_snat", "external_ip": floating_ip.address, "logical_ip": port.port.address}
             yield Row("NAT", f"floating-ip/{floating_ip.address}", columns)
+    yield from _way_out6(vpc, routed, name)
+
+
+def _way_out6(vpc: Vpc, routed: list[Network], port_name: str) -> Iterator[Row]:
+    """The same of IPv6. A network whose prefix is routed to the tenant has no NAT."""
+    external, address = vpc.external_network, vpc.router_address6
+    if external is None or external.gateway6 is None or address is None:
+        return
+    yield Row(
+        "Logical_Router_Static_Route",
+        "external6",
+        {"ip_prefix": "::/0", "nexthop": external.gateway6, "output_port": [port_name]},
+    )
+    for network in routed:
+        if network.request.cidr6 is not None and network.request.cidr6 not in vpc.routed6:
+            columns = {"type": "snat", "external_ip": address, "logical_ip": network.request.cidr6}
+            yield Row("NAT", f"snat6/{network.id}", columns)
+    for floating_ip in vpc.floating_ips:
+        port = vpc.ports_by_vm.get(floating_ip.vm)
+        if floating_ip.address6 and port is not None and port.port.address6 is not None:
+            columns = {"type": "dnat_and_snat", "external_ip": floating_ip.address6, "logical_ip": port.port.address6}
+            yield Row("NAT", f"floating-ip/{floating_ip.address6}", columns)
 
 
 def _peerings(vpc: Vpc) -> Iterator[Row]:
@@ -211,13 +264,14 @@ def _peerings(vpc: Vpc) -> Iterator[Row]:
             },
         )
         for network in peering.networks:
-            if not network.request.isolated:
+            for subnet in () if network.request.isolated else network.subnets:
+                is_six = isinstance(subnet, ipaddress.IPv6Network)
                 yield Row(
                     "Logical_Router_Static_Route",
-                    f"peer/{peering.tenant}/{network.request.cidr}",
+                    f"peer/{peering.tenant}/{subnet}",
                     {
-                        "ip_prefix": network.request.cidr,
-                        "nexthop": addresses[other],
+                        "ip_prefix": str(subnet),
+                        "nexthop": link_local(mac_address(names[other])) if is_six else addresses[other],
                         "output_port": [names[own]],
                     },
                 )

@@ -47,7 +47,7 @@ def restart(promised: Promised, seen: Witnessed) -> RowAnswers:
 
 def _wanted(place: Attachment, interface: Interface) -> list[str]:
     limit = [] if interface.bandwidth_mbps is None else [f"{interface.bandwidth_mbps} Mbit/s"]
-    return ["up", f"{place.port.mac_address} {place.port.address}", *limit]
+    return ["up", " ".join((place.port.mac_address, *place.port.addresses)), *limit]
 
 
 def _found(there: PortSeen) -> list[str]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.network import Backend, NetworkRequest, parse_address, parse_cidr
+from vgpuctl.model.network import Backend, NetworkRequest, is_ipv6, parse_cidr, parse_cidr6, parse_resolver
 from vgpuctl.model.vm import check_name
 from vgpuctl.model.vpc import ExternalNetwork
 from vgpuctl.specs import comparison
@@ -15,6 +15,10 @@ from vgpuctl.specs.flags import read_flags
 
 def _parse_cidr(text: str, /, *, what: str) -> str:
     return str(parse_cidr(text, what=what))
+
+
+def _parse_cidr6(text: str, /, *, what: str) -> str:
+    return str(parse_cidr6(text, what=what))
 
 
 def _parse_pool(text: str, /, *, what: str) -> tuple[str, str]:
@@ -34,11 +38,17 @@ NETWORK = Table(
             "IPv4 addresses of the network, /8 to /29: 10.0.0.0/24",
             flag="--cidr",
             metavar="CIDR",
-            is_required=True,
+        ),
+        Field(
+            "cidr6",
+            Text(_parse_cidr6),
+            "IPv6 addresses of an OVN network, /64, beside IPv4 or alone: fd00:1::/64",
+            flag="--cidr6",
+            metavar="CIDR",
         ),
         Field(
             "dns",
-            Text(parse_address),
+            Text(parse_resolver),
             "DNS resolver for the VMs",
             flag="--dns",
             metavar="ADDRESS",
@@ -87,6 +97,32 @@ EXTERNAL_NETWORK = Table(
             parts=("last",),
             compared=Compared.NEVER,
         ),
+        Field("cidr6", Text(), "IPv6 network of the provider: 2001:db8::/64", flag="--cidr6", metavar="CIDR"),
+        Field(
+            "gateway6",
+            Text(),
+            "IPv6 address of the provider's router, may be link-local",
+            flag="--gateway6",
+            metavar="ADDRESS",
+        ),
+        Field(
+            "pool6",
+            Text(_parse_pool),
+            "First and last IPv6 address for tenants",
+            "first6",
+            "--pool6",
+            "FIRST-LAST",
+            parts=("last6",),
+            compared=Compared.NEVER,
+        ),
+        Field(
+            "routed6",
+            Text(),
+            "IPv6 prefix whose /64 networks are routed to tenants, without NAT",
+            flag="--routed6",
+            metavar="CIDR",
+            is_list=True,
+        ),
         Field(
             "physical_network",
             Text(check_name),
@@ -115,7 +151,29 @@ def build_network(name: str, tenant: str, values: Mapping[str, Any], *, default_
     """Make a request from the values of its attributes; a network with a host is libvirt's. Raises UsageError."""
     check_name(name, what="network name")
     backend = Backend.LIBVIRT if values.get("host") else default_backend
-    return NETWORK.build({"name": name, "tenant": tenant, "backend": backend, **values})
+    return _checked(NETWORK.build({"name": name, "tenant": tenant, "backend": backend, **values}))
+
+
+def _checked(request: NetworkRequest) -> NetworkRequest:
+    """Accept a network whose fields fit together. Raises UsageError."""
+    if not request.cidrs:
+        raise UsageError(
+            f"network {request.name} has no addresses",
+            hint="give IPv4 addresses (--cidr 10.0.0.0/24), IPv6 addresses (--cidr6 fd00:1::/64), or both",
+        )
+    if request.cidr6 is not None and request.backend is Backend.LIBVIRT:
+        raise UsageError(
+            f"network {request.name} is to have IPv6 addresses, and libvirt carries IPv4 alone",
+            hint="let OVN carry it (--backend ovn, without --host), or leave --cidr6 out",
+        )
+    for resolver in request.dns:
+        if (request.cidr6 if is_ipv6(resolver) else request.cidr) is None:
+            version = "IPv6" if is_ipv6(resolver) else "IPv4"
+            raise UsageError(
+                f"no VM of network {request.name} reaches the resolver {resolver}: it has no {version} addresses",
+                hint=f"give the network {version} addresses too, or another resolver",
+            )
+    return request
 
 
 def read_network_flags(name: str, tenant: str, given: Mapping[str, Any], *, default_backend: Backend) -> NetworkRequest:

@@ -226,7 +226,7 @@ KINDS = (
         "It shares connections to its address among the VMs that answer its health checks. The address is the highest"
         " free one of the network.",
         "Their addresses become free.",
-        given={"address": ""},
+        given={"address": "", "address6": ""},
         defaults={"protocol": PortProtocol.TCP},
         same_as={"vm_port": "port"},
         vms="vms",
@@ -243,7 +243,7 @@ KINDS = (
         "{address} is {vm}'s",
         "The address is the lowest free one of the tenant's external network. The VM's security groups apply to it.",
         "Other VMs may get these addresses.",
-        given={"address": ""},
+        given={"address": "", "address6": ""},
         vms="vm",
     ),
     ObjectKind(
@@ -267,7 +267,7 @@ KINDS = (
             parts=("port",),
             metavar="[PROTOCOL/]PORT",
         ),
-        given={"address": ""},
+        given={"address": "", "address6": ""},
         defaults={"protocol": PortProtocol.TCP},
         same_as={"vm_port": "port"},
         vms="vm",
@@ -310,6 +310,9 @@ def describe(spec: VpcSpec) -> str:
     """An object in a few words, without its name: `203.0.113.10:8080 to web-2:80`."""
     kind = KIND_OF[spec.kind]
     given = {name: str(getattr(spec, name)) for name in kind.given}
+    if given.get("address6"):
+        own4 = [] if given["address"] == given["address6"] else [given["address"]]
+        given["address"] = " and ".join((*own4, f"[{given['address6']}]"))
     return kind.summary.format(**given, **kind.words(spec))
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Networks, ports and addresses in the store; its constraints give no address and no MAC address twice."""
 
+import ipaddress
 import uuid
 from dataclasses import replace
 
@@ -17,6 +18,7 @@ from vgpuctl.model.network import (
     NetworkState,
     Port,
     first_free_address,
+    is_ipv6,
     mac_address,
     monitor_of,
 )
@@ -25,12 +27,15 @@ from vgpuctl.store.database import Row, given
 from vgpuctl.store.object_quotas import ObjectQuotaRows
 from vgpuctl.store.tenants import TenantRows
 
+ROUTED_HOLDER = "network"
+"""With a network's name: what holds a prefix of an external network."""
+
 
 class NetworkRows(ObjectQuotaRows, TenantRows):
     """Add, find, change and delete networks and ports."""
 
     def add_network(self, network: Network) -> None:
-        """Add a network; its gateway's address is held at once.
+        """Add a network; its gateway's addresses are held at once.
 
         Raises NotFound for an unknown tenant, QuotaExceeded, and ConcurrentChange when the tenant has a network of this
         name.
@@ -55,9 +60,10 @@ class NetworkRows(ObjectQuotaRows, TenantRows):
             label=network.host_name,
             conflict=f"another run has just created network {request.name} of tenant {request.tenant}",
         )
-        self._hold_address(network.id, network.gateway, AddressKind.GATEWAY, network.id)
-        if request.backend is Backend.OVN:
-            self._hold_address(network.id, monitor_of(network.subnet), AddressKind.MONITOR, network.id)
+        for subnet, gateway in zip(network.subnets, network.gateways, strict=True):
+            self._hold_address(network.id, gateway, AddressKind.GATEWAY, network.id)
+            if request.backend is Backend.OVN:
+                self._hold_address(network.id, monitor_of(subnet), AddressKind.MONITOR, network.id)
 
     def find_network(self, tenant: str, name: str) -> Network | None:
         """One network by its tenant and name, None when there is none."""
@@ -110,10 +116,12 @@ class NetworkRows(ObjectQuotaRows, TenantRows):
                 hint="delete its VMs first",
             )
         self._delete("addresses", network_id=network_id)
+        for row in self._find("networks", id=network_id):
+            self._delete("external_addresses", tenant=row.tenant, holder=f"{ROUTED_HOLDER}/{row.name}")
         return self._delete("networks", id=network_id) == 1
 
     def free_port(self, network: Network, vm_uuid: str, position: int = 0) -> Port:
-        """Choose a place in a network, without taking it: the lowest free address and a MAC address nobody has.
+        """Choose a place in a network, without taking it: the lowest free addresses and a MAC address nobody has.
 
         Raises AddressesExhausted, and ConcurrentChange when the network is
         not ready, or no longer.
@@ -124,14 +132,19 @@ class NetworkRows(ObjectQuotaRows, TenantRows):
                 f"network {network.printed_name} is {current.state if current else 'gone'}",
                 hint="choose another network, or create it first; see `vgpuctl list-networks`",
             )
-        address = first_free_address(network.subnet, self.addresses(network.id))
-        if address is None:
-            raise AddressesExhausted(
-                f"network {network.printed_name} ({network.request.cidr}) has no free address",
-                hint="delete VMs of it, or create a larger network",
-            )
+        taken = self.addresses(network.id)
+        addresses = [first_free_address(subnet, taken) for subnet in network.subnets]
+        for subnet, address in zip(network.subnets, addresses, strict=True):
+            if address is None:
+                raise AddressesExhausted(
+                    f"network {network.printed_name} ({subnet}) has no free address",
+                    hint="delete VMs of it, or create a larger network",
+                )
+        given = [address for address in addresses if address is not None]
+        address6 = next(filter(is_ipv6, given), None)
         port_id = str(uuid.uuid4())
-        return Port(port_id, network.id, vm_uuid, position, self._free_mac_address(port_id), address)
+        mac = self._free_mac_address(port_id)
+        return Port(port_id, network.id, vm_uuid, position, mac, given[0], address6)
 
     def add_port(self, network: Network, vm_uuid: str, position: int = 0) -> Port:
         """Give a VM a place in a network, until its row is deleted. Raises as free_port does."""
@@ -141,7 +154,8 @@ class NetworkRows(ObjectQuotaRows, TenantRows):
 
     def restore_port(self, port: Port) -> None:
         """Note the place in a network that a VM has. Raises ConcurrentChange when another has it in the store."""
-        self._hold_address(port.network_id, port.address, AddressKind.PORT, port.id)
+        for address in port.addresses:
+            self._hold_address(port.network_id, address, AddressKind.PORT, port.id)
         conflict = f"interface {port.position} of VM {port.vm_uuid}, or {port.address}, was given by another run"
         self._insert("ports", conflict=conflict, **msgspec.to_builtins(port))
 
@@ -153,7 +167,7 @@ class NetworkRows(ObjectQuotaRows, TenantRows):
     def ports(self, network_id: str | None = None, vm_uuid: str | None = None) -> list[Port]:
         """Ports of a network, a VM, or all; by network and address."""
         found = [Port(**vars(row)) for row in self._find("ports", **given(network_id=network_id, vm_uuid=vm_uuid))]
-        return sorted(found, key=lambda port: (port.network_id, tuple(map(int, port.address.split(".")))))
+        return sorted(found, key=lambda port: (port.network_id, ipaddress.ip_address(port.address).packed))
 
     def vms_in(self, backend: Backend) -> frozenset[str]:
         """UUIDs of the VMs that have a port in a network of this backend."""
@@ -173,10 +187,16 @@ class NetworkRows(ObjectQuotaRows, TenantRows):
         """Every held address of a network and who holds it."""
         return {row.address: AddressKind(row.kind) for row in self._find("addresses", network_id=network_id)}
 
-    def held_addresses(self) -> dict[str, int]:
-        """How many addresses of each network somebody holds, by the network's id."""
-        rows = self._read("SELECT network_id, count(*) AS held FROM addresses GROUP BY network_id")
-        return {row.network_id: row.held for row in rows}
+    def held_addresses(self, network_id: str | None = None) -> dict[str, dict[int, int]]:
+        """How many addresses of each network, or of one, somebody holds: network's id → IP version → number."""
+        only = "" if network_id is None else " WHERE network_id = :network_id"
+        six = "sum(CASE WHEN address LIKE :six THEN 1 ELSE 0 END)"
+        rows = self._read(
+            f"SELECT network_id, count(*) AS held, {six} AS six FROM addresses{only} GROUP BY network_id",
+            six="%:%",
+            **given(network_id=network_id),
+        )
+        return {row.network_id: {4: row.held - row.six, 6: row.six} for row in rows}
 
     def _hold_address(self, network_id: str, address: str, kind: AddressKind, holder: str) -> None:
         row = {"network_id": network_id, "address": address, "kind": kind.value, "holder": holder}

@@ -21,7 +21,7 @@ _USED = " UNION ALL ".join(
         _SIZES.format(resource="disk", kinds="'disk', 'data'"),
         _SIZES.format(resource="snapshots", kinds="'overlay'"),
         _COUNT.format(resource="networks", table="networks"),
-        _COUNT.format(resource="public-addresses", table="external_addresses"),
+        _COUNT.format(resource="public-addresses", table="external_addresses") + " AND address NOT LIKE :ipv6",
         _COUNT.format(resource="load-balancers", table="vpc_objects") + " AND kind = 'load-balancer'",
     )
 )
@@ -33,7 +33,7 @@ class ObjectQuotaRows(Rows):
 
     def objects_used(self, tenant: str) -> dict[str, int]:
         """The use of a tenant by resource, in the units of quotas, of what its VMs' requests and leases do not say."""
-        rows = self._read(_USED, tenant=tenant)
+        rows = self._read(_USED, tenant=tenant, ipv6="%:%")
         found = {row.resource: int(row.amount) for row in rows if row.amount}
         return {one: -(-amount // _MIB) if one in _IN_BYTES else amount for one, amount in found.items()}
 

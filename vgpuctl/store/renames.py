@@ -11,7 +11,7 @@ from vgpuctl.store import codec
 from vgpuctl.store.leases import LeaseRows
 from vgpuctl.store.node_pools import NodePoolRows
 from vgpuctl.store.vms import VmRows
-from vgpuctl.store.vpcs import VpcRows
+from vgpuctl.store.vpcs import OF_IPV6, VpcRows
 
 if TYPE_CHECKING:
     from vgpuctl.model.vpc import VpcSpec
@@ -79,8 +79,9 @@ class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
             if renamed is not None:
                 place = {"tenant": tenant, "kind": spec.kind.value, "name": spec.key}
                 self._update("vpc_objects", place, name=renamed.key, spec=codec.encode(renamed))
-        held = {"tenant": tenant, "holder": f"{VpcKind.FLOATING_IP.value}/{old}"}
-        self._update("external_addresses", held, holder=f"{VpcKind.FLOATING_IP.value}/{name}")
+        for version in ("", OF_IPV6):
+            held = {"tenant": tenant, "holder": f"{VpcKind.FLOATING_IP.value}/{old}{version}"}
+            self._update("external_addresses", held, holder=f"{VpcKind.FLOATING_IP.value}/{name}{version}")
 
 
 def _renamed(spec: "VpcSpec", old: str, name: str) -> "VpcSpec | None":

@@ -8,14 +8,16 @@ import msgspec
 
 from vgpuctl import typed_json
 from vgpuctl.errors import AddressesExhausted, NotFound, StateError, StoreUnusable
-from vgpuctl.model.network import AddressKind, Network, last_free_address
+from vgpuctl.model.network import AddressKind, Network, is_ipv6, last_free_address
 from vgpuctl.store import codec
-from vgpuctl.store.networks import NetworkRows
+from vgpuctl.store.networks import ROUTED_HOLDER, NetworkRows
 
 if TYPE_CHECKING:  # imported with the first row of it
     from vgpuctl.model.vpc import ExternalNetwork, VpcKind, VpcSpec
 
 _Spec = TypeVar("_Spec")
+OF_IPV6 = "/ipv6"
+"""After the name of what holds an external address: it holds one IPv6 address beside its IPv4 address."""
 
 
 class VpcRows(NetworkRows):
@@ -38,7 +40,7 @@ class VpcRows(NetworkRows):
     def delete_vpc_object(self, tenant: str, kind: "VpcKind", key: str) -> bool:
         """Delete one object with the addresses it holds. Returns False when it was gone already."""
         holder = f"{kind.value}/{key}"
-        self._delete("external_addresses", tenant=tenant, holder=holder)
+        self._delete("external_addresses", tenant=tenant, holder=[holder, f"{holder}{OF_IPV6}"])
         self._delete("addresses", holder=f"{tenant}/{holder}")
         return self._delete("vpc_objects", tenant=tenant, kind=kind.value, name=key) == 1
 
@@ -48,28 +50,37 @@ class VpcRows(NetworkRows):
         rows = sorted(self._find("vpc_objects", tenant=tenant, kind=wanted), key=lambda row: str(row.name))
         return [_decode(row.spec, kind, what=f"{wanted} {row.name} of tenant {tenant}") for row in rows]
 
-    def hold_network_address(self, network: Network, holder: str) -> str:
-        """The address of a network that an object of its tenant holds; the highest free one when it holds none yet.
+    def hold_network_addresses(self, network: Network, holder: str) -> list[str]:
+        """The addresses of a network that an object of its tenant holds, one of each IP version, IPv4 first.
 
-        An object holds one address: that of its former network is free again.
+        They are the highest free ones when it holds none yet. Those of its former network are free again.
         """
         holder = f"{network.request.tenant}/{holder}"
-        for row in self._find("addresses", network_id=network.id, holder=holder):
-            return str(row.address)
+        rows = self._find("addresses", network_id=network.id, holder=holder)
+        if rows:
+            return sorted((str(row.address) for row in rows), key=is_ipv6)
         self._delete("addresses", holder=holder)
-        address = last_free_address(network.subnet, self.addresses(network.id))
-        if address is None:
-            raise AddressesExhausted(f"network {network.printed_name} ({network.request.cidr}) has no free address")
-        self._hold_address(network.id, address, AddressKind.BALANCER, holder)
-        return address
+        taken = self.addresses(network.id)
+        found = []
+        for subnet in network.subnets:
+            address = last_free_address(subnet, taken)
+            if address is None:
+                raise AddressesExhausted(f"network {network.printed_name} ({subnet}) has no free address")
+            self._hold_address(network.id, address, AddressKind.BALANCER, holder)
+            found.append(address)
+        return found
 
     def set_external_network(self, network: "ExternalNetwork") -> str:
         """Keep an external network. Returns `created`, `changed` or `unchanged`.
 
         Raises StateError when tenants hold addresses that the new pool lacks.
         """
-        pool = set(network.pool())
-        strays = [address for address in self.external_addresses(network.name) if address not in pool]
+        pool = {*network.pool(), *network.pool6()}
+        strays = [
+            address
+            for address in self.external_addresses(network.name)
+            if not (network.routes(address) if "/" in address else address in pool)
+        ]
         if strays:
             raise StateError(
                 f"tenants hold {len(strays)} addresses of {network.name} that are not in its new pool",
@@ -123,17 +134,46 @@ class VpcRows(NetworkRows):
 
         Raises AddressesExhausted, QuotaExceeded.
         """
+        return self._hold_external(network, tenant, holder, network.pool())
+
+    def hold_external_address6(self, network: "ExternalNetwork", tenant: str, holder: str) -> str | None:
+        """The same of IPv6; None where the external network has no IPv6."""
+        return self._hold_external(network, tenant, f"{holder}{OF_IPV6}", network.pool6()) if network.cidr6 else None
+
+    def external_address6(self, network: "ExternalNetwork", tenant: str, holder: str) -> str | None:
+        """The external IPv6 address that an object of a tenant holds, None while it holds none."""
+        wanted = f"{tenant}/{holder}{OF_IPV6}"
+        return next((one for one, whose in self.external_addresses(network.name).items() if whose == wanted), None)
+
+    def _hold_external(self, network: "ExternalNetwork", tenant: str, holder: str, pool: list[str]) -> str:
         held = self.external_addresses(network.name)
         for address, whose in held.items():
             if whose == f"{tenant}/{holder}":
                 return address
-        free = next((address for address in network.pool() if address not in held), None)
+        free = next((address for address in pool if address not in held), None)
         if free is None:
             raise AddressesExhausted(f"external network {network.name} has no free address", hint="enlarge its pool")
-        row = {"external_network": network.name, "address": free, "tenant": tenant, "holder": holder}
         with self.within_quota(tenant, f"an address of external network {network.name} for {holder}"):
-            self._insert("external_addresses", conflict=f"another run has just taken {free}", **row)
+            self._take_external(network, tenant, holder, free)
         return free
+
+    def hold_routed_prefix(self, external: "ExternalNetwork", network: Network) -> None:
+        """Give a tenant's network its prefix of those that an external network routes, until the network is deleted.
+
+        Raises ConcurrentChange when another network has it.
+        """
+        request = network.request
+        assert request.cidr6 is not None
+        self._take_external(external, request.tenant, f"{ROUTED_HOLDER}/{request.name}", request.cidr6)
+
+    def routed_prefixes(self, external: "ExternalNetwork", tenant: str) -> frozenset[str]:
+        """The prefixes of an external network that a tenant's networks have."""
+        rows = self._find("external_addresses", external_network=external.name, tenant=tenant)
+        return frozenset(row.address for row in rows if "/" in row.address)
+
+    def _take_external(self, network: "ExternalNetwork", tenant: str, holder: str, address: str) -> None:
+        row = {"external_network": network.name, "address": address, "tenant": tenant, "holder": holder}
+        self._insert("external_addresses", conflict=f"another run has just taken {address}", **row)
 
     def tenants_with_peer(self, tenant: str) -> Sequence[str]:
         """Tenants that named `tenant` as a neighbour."""

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tenants' networks carried by OVN: a real northd's databases beside simulated hosts, the real command."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -207,3 +209,80 @@ def test_a_vm_has_a_port_in_each_network_with_its_own_groups(operator: Operator,
     operator.does("delete-security-group", "db", *ACME, "--yes")
     for name in ("left", "right"):
         operator.does("delete-network", name, *ACME, "--yes")
+
+
+SIX = """
+version: 1
+tenant: hooli
+networks:
+  front: {cidr: 10.0.0.0/24, cidr6: "fd00:1::/64", dns: [192.0.2.53, "fd00:53::1"]}
+  six: {cidr6: "2001:db8:100::/64"}
+security_groups:
+  web: [{protocol: tcp, ports: 80}, {protocol: icmp, from: "fd00:1::/64"}]
+gateway: world
+floating_ips: [web]
+load_balancers: {shop: {network: front, port: 80, vms: [web]}}
+"""
+WORLD = (
+    *("create-external-network", "world", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1", "--pool"),
+    *("203.0.113.10-203.0.113.99", "--physical-network", "world", "--cidr6", "2001:db8::/64", "--gateway6", "fe80::1"),
+    *("--pool6", "2001:db8::10-2001:db8::99", "--routed6", "2001:db8:100::/56"),
+)
+
+
+def test_ipv6_networks_of_a_file_are_as_those_of_commands_and_leave_nothing(
+    operator: Operator, central: LocalOvn, tmp_path: Path
+) -> None:
+    hooli = ("--tenant", "hooli")
+    operator.does(*WORLD)
+    assert not operator.json(*WORLD)["changed"]
+    file = tmp_path / "hooli.yml"
+    file.write_text(SIX)
+    planned = operator.json("onboard", str(file), "--dry-run")["objects"]
+    assert {one["name"] for one in planned if one["outcome"] == "created"} >= {"front", "six", "web", "shop"}, planned
+    assert operator.json("onboard", str(file))["changed"]
+    assert not operator.json("onboard", str(file))["changed"]
+    six = ("--cidr", "10.0.0.0/24", "--cidr6", "FD00:1::/64", "--dns", "192.0.2.53", "--dns", "fd00:53::1")
+    assert not operator.json("create-network", "front", *hooli, *six)["changed"]
+    for words, said in (
+        (("front", "--cidr", "10.0.0.0/24", "--dns", "192.0.2.53"), "exists with another specification"),
+        (("b", "--cidr6", "fd00:1::/64"), "overlaps with 10.0.0.0/24, fd00:1::/64"),
+        (("b", "--cidr6", "2001:db8:200::/64"), "not within a prefix that an external network routes"),
+        (("b", "--cidr6", "2001:db8:100::/64", "--tenant", "acme"), "is another network's"),
+        (("b", "--cidr6", "fd00:3::/64", "--backend", "libvirt"), "libvirt carries IPv4 alone"),
+    ):
+        owner = () if "--tenant" in words else hooli
+        assert said in operator.is_refused("create-network", *words, *owner)["message"], words
+    assert operator.json("create-network", "same", "--tenant", "acme", "--cidr6", "fd00:1::/64")["changed"]
+    operator.does("delete-network", "same", "--tenant", "acme", "--yes")
+    nic = ("--network", "front", "--nic", "six", "--security-group", "web", *SIZE)
+    operator.does("create-vm", "web", *hooli, *nic)
+    shown = operator.json("show-vm", "web", *hooli)["interfaces"]
+    assert [one["addresses"] for one in shown] == [["10.0.0.2", "fd00:1::2"], ["2001:db8:100::2"]]
+    (listed,) = operator.json("list-vms", *hooli)
+    assert listed["addresses"] == ["10.0.0.2", "fd00:1::2", "2001:db8:100::2"]
+    front = operator.json("show-network", "front", *hooli)
+    assert front["gateways"] == ["10.0.0.1", "fd00:1::1"]
+    assert front["free"] == 254 - len(("gateway", "monitor", "balancer", "VM"))
+    assert front["ports"][0]["port"]["address6"] == "fd00:1::2"
+    assert "10.0.0.2, fd00:1::2" in operator.does("show-network", "front", *hooli).out
+    security = central.nbctl("get", "Logical_Switch_Port", front["ports"][0]["port"]["id"], "port_security")
+    assert " 10.0.0.2 fd00:1::2" in security
+    own = ("find", "NAT", 'external_ids:vgpuctl-owner="tenant/hooli"')
+    nat = central.nbctl("--format=csv", "--no-headings", "--columns=external_ip,logical_ip", *own).split()
+    assert sorted(one.replace('"', "") for one in nat) == [
+        "2001:db8::10,fd00:1::/64",
+        "2001:db8::11,fd00:1::2",
+        "203.0.113.10,10.0.0.0/24",
+        "203.0.113.11,10.0.0.2",
+    ]
+    assert "[fd00:1::fffe]:80" in central.nbctl("--bare", "--columns=vips", "list", "Load_Balancer")
+    assert operator.json("repair") == []
+    found = json.loads(operator.run("check-vm", "web", *hooli, "--json").out)["findings"]
+    assert [one["verdict"] for one in found if one["row"] == "ports"] == ["kept", "kept"], found
+    refused = operator.is_refused("delete-external-network", "world", "--yes")
+    assert "tenants hold" in refused["message"]
+    operator.does("offboard-tenant", "hooli", "--yes", "--timeout", "0")
+    operator.does("delete-external-network", "world", "--yes")
+    assert operator.json("gc", "--kind", "ovn", "--dry-run") == []
+    assert "hooli" not in central.nbctl("--format=csv", "--columns=external_ids", "list", "DHCP_Options")

@@ -1,11 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host's real Open vSwitch and ovn-controller without kernel and root: no packet is carried."""
+"""A host's real Open vSwitch and ovn-controller without a module of the kernel.
+
+Without root no packet is carried; with it, Open vSwitch carries packets itself, in a network namespace of its own.
+"""
 
 import os
 import shutil
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -31,9 +34,23 @@ def wait_for(is_so: Callable[[], bool], what: str) -> None:
 
 
 class Chassis:
-    """The daemons as a context manager. folder: a new one with a short path."""
+    """The daemons as a context manager. folder: a new one with a short path. files: None without TLS.
 
-    def __init__(self, folder: Path, name: str, southbound: str, files: IdentityFiles) -> None:
+    namespace: the network namespace in which they carry packets; None to carry none. bridges: of physical networks.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        name: str,
+        southbound: str,
+        files: IdentityFiles | None = None,
+        *,
+        namespace: str | None = None,
+        bridges: Mapping[str, str] | None = None,
+    ) -> None:
+        self._namespace = namespace
+        self._bridges = dict(bridges or {})
         self._folder = folder
         self._name = name
         self._southbound = southbound
@@ -59,6 +76,16 @@ class Chassis:
         port = ["add-port", "br-int", "tap0", "--", "set", "Interface", "tap0", "type=dummy"]
         self._vsctl(*port, f"external_ids:iface-id={interface_id}")
 
+    def add_tap(self, name: str, interface_id: str | None = None, *, bridge: str = "br-int") -> None:
+        """Make an interface whose packets the bridge carries. interface_id: by which OVN knows it."""
+        external_ids = [] if interface_id is None else [f"external_ids:iface-id={interface_id}"]
+        words = ["add-port", bridge, name, "--", "set", "Interface", name, "type=internal", *external_ids]
+        self._run("ovs-vsctl", f"--db=unix:{self._folder}/db.sock", "--timeout=20", *words)
+
+    def del_tap(self, name: str) -> None:
+        """Delete an interface."""
+        self._run("ovs-vsctl", f"--db=unix:{self._folder}/db.sock", "--timeout=20", "--if-exists", "del-port", name)
+
     def _start(self) -> None:
         database, socket = self._folder / "conf.db", self._folder / "db.sock"
         self._run("ovsdb-tool", "create", str(database), str(_SCHEMA))
@@ -70,13 +97,22 @@ class Chassis:
             "ovn-encap-type": "geneve",
             "ovn-encap-ip": "127.0.0.1",
         }
+        if self._bridges:
+            settings["ovn-bridge-mappings"] = ",".join(f"{name}:{bridge}" for name, bridge in self._bridges.items())
         self._vsctl("set", "Open_vSwitch", ".", *(f'external_ids:{key}="{value}"' for key, value in settings.items()))
-        bridge = ["add-br", "br-int", "--", "set", "Bridge", "br-int", "datapath_type=dummy", "fail-mode=secure"]
-        self._vsctl(*bridge)
-        dummy = ("--enable-dummy=override", "--disable-system", f"--unixctl={self._folder}/switch.ctl")
-        self._daemon("ovs-vswitchd", f"unix:{socket}", *dummy)
+        datapath = "dummy" if self._namespace is None else "netdev"
+        for name in ("br-int", *self._bridges.values()):
+            mode = ["fail-mode=secure"] if name == "br-int" else []
+            self._vsctl("add-br", name, "--", "set", "Bridge", name, f"datapath_type={datapath}", *mode)
+        dummy = ["--enable-dummy=override"] if self._namespace is None else []
+        options = (*dummy, "--disable-system", f"--unixctl={self._folder}/switch.ctl")
+        self._daemon("ovs-vswitchd", f"unix:{socket}", *options)
         files = self._files
-        identity = (f"--private-key={files.key}", f"--certificate={files.certificate}", f"--ca-cert={files.authority}")
+        identity = (
+            []
+            if files is None
+            else [f"--private-key={files.key}", f"--certificate={files.certificate}", f"--ca-cert={files.authority}"]
+        )
         self._daemon("ovn-controller", f"unix:{socket}", *identity)
 
     def _stop(self) -> None:
@@ -89,7 +125,9 @@ class Chassis:
         return self._run("ovs-vsctl", f"--db=unix:{self._folder}/db.sock", "--no-wait", *words, must=must)
 
     def _daemon(self, program: str, *arguments: str) -> None:
-        command = ["setpriv", "--pdeathsig", "KILL", program, *arguments, f"--log-file={self._folder}/{program}.log"]
+        inside = [] if self._namespace is None else ["ip", "netns", "exec", self._namespace]
+        options = [*arguments, f"--log-file={self._folder}/{program}.log"]
+        command = ["setpriv", "--pdeathsig", "KILL", *inside, program, *options]
         with (self._folder / f"{program}.out").open("wb") as out:
             self._processes.append(
                 subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=self._environment())

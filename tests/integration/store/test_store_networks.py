@@ -10,7 +10,9 @@ from tests.integration.store import racers
 from tests.integration.store.samples import network, some_uuid, vm
 from tests.integration.store.test_store_concurrency import RACERS, Race
 from vgpuctl.errors import AddressesExhausted, ConcurrentChange, NotFound, StateError
-from vgpuctl.model.network import AddressKind, NetworkState
+from vgpuctl.model.network import AddressKind, Backend, Network, NetworkRequest, NetworkState
+from vgpuctl.model.vpc import ExternalNetwork, VpcKind
+from vgpuctl.quota.limits import Quota
 from vgpuctl.store.store import Store
 
 
@@ -121,7 +123,86 @@ def test_what_holds_an_address_holds_one_and_gives_back_the_one_of_its_former_ne
         session.add_network(front)
         session.add_network(back)
         before = session.addresses(front.id)
-        first = session.hold_network_address(front, "load-balancer/shop")
-        assert session.hold_network_address(front, "load-balancer/shop") == first == "10.0.0.254"
-        assert session.hold_network_address(back, "load-balancer/shop") == "10.0.1.254"
+        first = session.hold_network_addresses(front, "load-balancer/shop")
+        assert session.hold_network_addresses(front, "load-balancer/shop") == first == ["10.0.0.254"]
+        assert session.hold_network_addresses(back, "load-balancer/shop") == ["10.0.1.254"]
         assert session.addresses(front.id) == before
+
+
+def _six(name: str, cidr: str | None, cidr6: str, tenant: str = "acme") -> Network:
+    request = NetworkRequest(name, tenant, cidr, backend=Backend.OVN, cidr6=cidr6)
+    return Network(some_uuid(), request, NetworkState.CREATED)
+
+
+def test_a_port_has_a_fixed_address_of_each_version_of_its_network(tenants: Store) -> None:
+    both, alone, owner = _six("front", "10.0.0.0/29", "fd00:1::/64"), _six("back", None, "fd00:2::/64"), vm()
+    with tenants.transaction() as session:
+        session.add_network(both)
+        session.add_network(alone)
+        session.add_vm(owner)
+        first = session.add_port(both, owner.uuid)
+        second = session.add_port(alone, owner.uuid, 1)
+        assert first.addresses == ("10.0.0.2", "fd00:1::2")
+        assert (second.address, second.address6, second.addresses) == ("fd00:2::2", "fd00:2::2", ("fd00:2::2",))
+        assert session.hold_network_addresses(both, "load-balancer/shop") == ["10.0.0.5", "fd00:1::fffe"]
+        assert session.hold_network_addresses(alone, "load-balancer/six") == ["fd00:2::fffe"]
+        assert session.held_addresses() == {both.id: {4: 4, 6: 4}, alone.id: {4: 0, 6: 4}}
+        assert session.held_addresses(alone.id) == {alone.id: {4: 0, 6: 4}}
+    with tenants.reading() as session:
+        assert [one.port for one in session.attachments(owner.uuid)] == [first, second]
+        assert session.addresses(alone.id)["fd00:2::ffff"] is AddressKind.MONITOR
+        assert [one.address6 for one in session.ports()] == [
+            one.address6 for one in sorted((first, second), key=lambda one: one.network_id)
+        ]
+    with tenants.transaction() as session:
+        for _ in range(2):
+            session.add_port(both, some_uuid())
+        with pytest.raises(AddressesExhausted, match=r"10\.0\.0\.0/29"):
+            session.add_port(both, some_uuid())
+        session.delete_port(first)
+        assert session.add_port(both, some_uuid()).addresses == first.addresses
+
+
+def test_the_database_refuses_an_ipv6_address_of_another_port(tenants: Store) -> None:
+    made = _six("front", "10.0.0.0/24", "fd00:1::/64")
+    with tenants.transaction() as session:
+        session.add_network(made)
+        port = session.add_port(made, some_uuid())
+    changed = {"id": some_uuid(), "vm_uuid": some_uuid(), "mac_address": "52:00:00:00:00:99", "address": "10.0.0.99"}
+    with pytest.raises(ConcurrentChange), tenants.transaction() as session:
+        session._insert("ports", **{**vars(port), **changed})
+
+
+def test_a_routed_prefix_is_one_network_s_and_free_with_it(tenants: Store) -> None:
+    external = ExternalNetwork(
+        "internet", "203.0.113.0/24", "203.0.113.1", "203.0.113.10", "203.0.113.20", "provider",
+        cidr6="2001:db8::/64", gateway6="2001:db8::1", first6="2001:db8::10", last6="2001:db8::11",
+        routed6=("2001:db8:100::/56",),
+    )  # fmt: skip
+    ours, theirs = (_six("pub", None, "2001:db8:100::/64", tenant) for tenant in ("acme", "globex"))
+    with tenants.transaction() as session:
+        session.set_external_network(external)
+        session.set_quotas("acme", [Quota("public-addresses", 1)])
+        session.add_network(ours)
+        session.hold_routed_prefix(external, ours)
+        assert session.hold_external_address(external, "acme", "gateway/gateway") == "203.0.113.10"
+        assert session.hold_external_address6(external, "acme", "gateway/gateway") == "2001:db8::10"
+        assert session.hold_external_address6(external, "acme", "gateway/gateway") == "2001:db8::10"
+        assert session.external_address6(external, "acme", "gateway/gateway") == "2001:db8::10"
+        assert session.hold_external_address6(external, "globex", "gateway/gateway") == "2001:db8::11"
+        assert session.routed_prefixes(external, "acme") == {"2001:db8:100::/64"}
+        assert session.routed_prefixes(external, "globex") == frozenset()
+    with pytest.raises(ConcurrentChange, match="just taken 2001:db8:100::/64"), tenants.transaction() as session:
+        session.add_network(theirs)
+        session.hold_routed_prefix(external, theirs)
+    for smaller in ({"routed6": ("2001:db8:200::/56",)}, {"last6": "2001:db8::10"}):
+        with pytest.raises(StateError, match="not in its new pool"), tenants.transaction() as session:
+            session.set_external_network(replace(external, **smaller))
+    with pytest.raises(AddressesExhausted), tenants.transaction() as session:
+        session.hold_external_address6(external, "globex", "floating-ip/web-1")
+    with tenants.transaction() as session:
+        session.delete_network(ours.id)
+        session.delete_vpc_object("acme", VpcKind.GATEWAY, "gateway")
+        assert session.external_addresses("internet") == {"2001:db8::11": "globex/gateway/gateway/ipv6"}
+        session.add_network(theirs)
+        session.hold_routed_prefix(external, theirs)

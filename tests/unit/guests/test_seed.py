@@ -74,6 +74,43 @@ def test_a_port_in_a_tenants_network_gets_the_address_of_the_store(*, isolated: 
     assert yaml.safe_load(files["network-config"])["ethernets"]["primary"] == expected
 
 
+def _dual(number: int, cidr: str | None, cidr6: str, *addresses: str) -> Attachment:
+    """A place in an OVN network with IPv6."""
+    dns = ("192.0.2.53", "fd00:53::1") if cidr else ("fd00:53::1",)
+    request = NetworkRequest(f"net{number}", "acme", cidr, dns=dns, backend=Backend.OVN, cidr6=cidr6)
+    network = Network(f"8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f0{number}", request, NetworkState.CREATED)
+    mac = mac_address(str(number))
+    port = Port(f"port-{number}", network.id, VM_UUID, number, mac, addresses[0], addresses[-1])
+    return Attachment(network, port, 1442)
+
+
+def test_a_port_with_both_versions_has_both_in_the_document_and_one_default_route_of_each() -> None:
+    several = vm(replace(REQUEST, network="net0", nics=(NicRequest("net1"),)))
+    places = [
+        _dual(0, None, "fd00:1::/64", "fd00:1::7"),
+        _dual(1, "10.0.1.0/24", "fd00:2::/64", "10.0.1.7", "fd00:2::7"),
+    ]
+    document = yaml.safe_load(seed_files(CloudInit(hostname="a"), several, places)["network-config"])
+    first, second = (document["ethernets"][name] for name in ("primary", "nic1"))
+    assert first["addresses"] == ["fd00:1::7/64"]
+    assert first["routes"] == [{"to": "::/0", "via": "fd00:1::1"}]
+    assert first["nameservers"] == {"addresses": ["fd00:53::1"]}
+    assert second["addresses"] == ["10.0.1.7/24", "fd00:2::7/64"]
+    assert second["routes"] == [{"to": "0.0.0.0/0", "via": "10.0.1.1"}], "IPv6 leaves by the first"
+    assert second["nameservers"] == {"addresses": ["192.0.2.53", "fd00:53::1"]}
+    for one in (first, second):
+        assert (one["dhcp4"], one["dhcp6"], one["accept-ra"], one["mtu"]) == (False, False, False, 1442)
+
+
+def test_windows_gets_a_subnet_of_each_version_with_its_own_resolvers() -> None:
+    desktop = vm(replace(REQUEST, os="win11", network="net0"))
+    places = [_dual(0, "10.0.0.0/24", "fd00:1::/64", "10.0.0.7", "fd00:1::7")]
+    document = yaml.safe_load(seed_files(CloudInit(hostname="a"), desktop, places)["network-config"])
+    four = {"type": "static", "address": "10.0.0.7/24", "gateway": "10.0.0.1", "dns_nameservers": ["192.0.2.53"]}
+    six = {"type": "static6", "address": "fd00:1::7/64", "gateway": "fd00:1::1", "dns_nameservers": ["fd00:53::1"]}
+    assert document["config"][0]["subnets"] == [four, six]
+
+
 def _two_ports() -> list[Attachment]:
     found = []
     for number, dns in enumerate(((), ("192.0.2.53",))):

@@ -14,6 +14,9 @@ RULES = {
     "tcp:80": Rule(Protocol.TCP, (80, 80)),
     "udp:8000-8010@10.9.0.0/24": Rule(Protocol.UDP, (8000, 8010), "10.9.0.0/24"),
     "any@group:web": Rule(source="group:web"),
+    "tcp:80@fd00:1::/64": Rule(Protocol.TCP, (80, 80), "fd00:1::/64"),
+    "icmp@::/0": Rule(Protocol.ICMP, source="::/0"),
+    "any@0.0.0.0/0": Rule(source="0.0.0.0/0"),
 }
 
 
@@ -25,7 +28,8 @@ def test_a_rule_is_read_and_written_alike(text: str) -> None:
 
 NO_RULES = (
     *("", "http", "tcp:", "tcp:0", "tcp:65536", "tcp:80-70", "tcp:-80", "tcp:٨", "icmp:8", "any:80"),
-    *("tcp:80@", "tcp@x/8", "tcp@10.0.0.1/8", "any@group:", "any@group:a b", "any@::/0"),
+    *("tcp:80@", "tcp@x/8", "tcp@10.0.0.1/8", "any@group:", "any@group:a b", "any@::1/0"),
+    *("tcp@fd00::%1/64", "tcp@::ffff:10.0.0.0/120", "tcp@ff02::/16", "tcp@fd00:1::1/64"),
 )
 
 
@@ -33,6 +37,11 @@ NO_RULES = (
 def test_what_is_no_rule_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         parse_rule(text)
+
+
+def test_a_source_that_is_any_is_none() -> None:
+    assert parse_rule("tcp:80@any") == parse_rule("tcp:80")
+    assert describe_rule(parse_rule("tcp:80@any")) == "tcp:80"
 
 
 def test_a_forwarded_port_is_one_port_of_tcp_or_udp() -> None:

@@ -6,7 +6,7 @@ from vgpuctl.cli.frame.examples import Example
 EXAMPLES: dict[str, tuple[Example, ...]] = {
     "create-network": (
         Example("create-network acme/front --cidr 10.0.0.0/24", "a network of a tenant"),
-        Example("create-network acme/back --cidr 10.0.1.0/24 --isolated --dry-run", "without a router; only look"),
+        Example("create-network acme/back --cidr 10.0.1.0/24 --cidr6 fd00:1::/64 --dry-run", "with IPv6; only look"),
     ),
     "list-networks": (
         Example("list-networks -t acme", "of one tenant"),

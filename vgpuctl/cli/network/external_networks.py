@@ -25,14 +25,25 @@ class JsonExternalNetwork(TypedDict):
 EXTERNAL_NETWORKS: "StoredKind[ExternalNetwork]" = StoredKind(
     "external network", "list-external-networks", "external_network"
 )
+
+
+def _held(row: "Row") -> int:
+    """How many IPv4 addresses tenants hold."""
+    return sum(":" not in address for address in row[1])
+
+
 _LISTING: "Listing[Row, JsonExternalNetwork]" = Listing(
     columns=(
         Column("EXTERNAL NETWORK", lambda one: one[0].name),
-        Column("CIDR", lambda one: one[0].cidr),
+        Column("CIDR", lambda one: ", ".join(filter(None, (one[0].cidr, one[0].cidr6)))),
         Column("POOL", lambda one: f"{one[0].first}-{one[0].last}", drops=2),
         Column("PHYSICAL NETWORK", lambda one: one[0].physical_network, drops=4),
         Column("VLAN", lambda one: one[0].vlan, drops=3),
-        Column("HELD", lambda one: f"{len(one[1])} of {len(one[0].pool())}", key=lambda one: len(one[1]), drops=1),
+        Column("HELD", lambda one: f"{_held(one)} of {len(one[0].pool())}", key=_held, drops=1),
+        Column(
+            "IPV6 POOL", lambda one: one[0].first6 and f"{one[0].first6}-{one[0].last6}", is_wide=True, is_rare=True
+        ),
+        Column("ROUTED", lambda one: ", ".join(one[0].routed6) or None, is_wide=True, is_rare=True),
     ),
     name=lambda one: one[0].name,
     json=lambda one: {"external_network": one[0], "held": one[1]},

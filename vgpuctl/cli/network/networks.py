@@ -22,7 +22,7 @@ NETWORKS: "StoredKind[Network]" = StoredKind("network", "list-networks", "networ
 
 
 def _cidr(one: "ShownNetwork") -> str:
-    return one.network.request.cidr + (" isolated" if one.network.request.isolated else "")
+    return one.network.request.cidrs + (" isolated" if one.network.request.isolated else "")
 
 
 def _interfaces(one: "ShownNetwork") -> str:
@@ -42,7 +42,7 @@ _LISTING: "Listing[ShownNetwork, ShownNetwork]" = Listing(
         Column("VMS", lambda one: len(one.ports), drops=1),
         Column("INTERFACES", _interfaces, colour=lambda one: colour_of_state(_interfaces(one)), drops=5),
         Column("FREE", lambda one: one.free, drops=2),
-        Column("GATEWAY", lambda one: one.gateway, is_wide=True),
+        Column("GATEWAY", lambda one: ", ".join(one.gateways), is_wide=True),
         Column("BRIDGE", lambda one: one.bridge, is_wide=True),
     ),
     name=lambda one: f"{one.network.request.tenant}/{one.network.request.name}",
@@ -66,13 +66,13 @@ def _print(shown: "ShownNetwork") -> None:
     print_line(
         f"carried   by {request.backend}" + (f" on {request.host}, bridge {shown.bridge}" if request.host else "")
     )
-    print_line(f"addresses {request.cidr}, gateway {shown.gateway}, {shown.free} free")
+    print_line(f"addresses {request.cidrs}, gateway {', '.join(shown.gateways)}, {shown.free} free")
     print_line(f"resolver  {', '.join(request.dns) or ('the gateway' if request.host else 'none')}")
     way_out = "none" if request.isolated else "the tenant's gateway" if request.host is None else "NAT"
     print_line(f"way out   {way_out}")
     print_table(
         ["ADDRESS", "MAC", "VM", "INTERFACE"],
-        [(one.port.address, one.port.mac_address, one.vm, _interface(one.finding)) for one in shown.ports],
+        [(", ".join(one.port.addresses), one.port.mac_address, one.vm, _interface(one.finding)) for one in shown.ports],
         empty="no VM has an address of it",
     )
 

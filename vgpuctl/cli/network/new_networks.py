@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 @NETWORKS.changes(
-    lambda network: f"{network.request.cidr} by {network.request.backend}", where=options.one_host, is_new=True
+    lambda network: f"{network.request.cidrs} by {network.request.backend}", where=options.one_host, is_new=True
 )
 @field_options(NETWORK, are_required=True)
 @options.limit
 def create_network(opened: "Services", name: str, tenant: str, **given: Any) -> "tuple[Network, bool]":
     """Create a network for a tenant's VMs.
 
-    VMs join it with `create-vm --network NAME` and get fixed addresses.
+    VMs join it with `create-vm --network NAME` and get fixed addresses, IPv4 (--cidr), IPv6 (--cidr6), or both.
 
     Run the command again to finish an interrupted run; otherwise it changes nothing.
     """
@@ -34,12 +34,17 @@ def create_network(opened: "Services", name: str, tenant: str, **given: Any) -> 
     return create_network(opened, read_network_flags(name, tenant, given, default_backend=default))
 
 
-@EXTERNAL_NETWORKS.changes(lambda network: f"{network.cidr}, {network.first}-{network.last}", is_new=True)
+@EXTERNAL_NETWORKS.changes(
+    lambda network: ", ".join(
+        filter(None, (network.cidr, f"{network.first}-{network.last}", network.cidr6, *network.routed6))
+    ),
+    is_new=True,
+)
 @field_options(EXTERNAL_NETWORK, are_required=True)
 def create_external_network(opened: "Services", name: str, **given: Any) -> "tuple[ExternalNetwork, bool]":
     """Declare an external network for the tenants' gateways, or change it.
 
-    Gateways of tenants lead to it (`create-gateway`).
+    Gateways of tenants lead to it (`create-gateway`). IPv6 needs --cidr6, --gateway6 and --pool6 together.
     """
     from vgpuctl.usecases.network.external_networks import create_external_network
 

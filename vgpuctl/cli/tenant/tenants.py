@@ -142,7 +142,11 @@ def _print(shown: "ShownTenant") -> None:
     print_labelled("queue", [_waiting(waiting) for waiting in shown.queue])
     print_labelled("reserved", [f"{each.name}: {describe(each)} on {each.host}" for each in shown.reservations])
     print_labelled(
-        "network", [f"{each.name} {each.cidr} ({each.backend}), {each.free} free" for each in shown.networks]
+        "network",
+        [
+            f"{each.name} {', '.join(filter(None, (each.cidr, each.cidr6)))} ({each.backend}), {each.free} free"
+            for each in shown.networks
+        ],
     )
     print_labelled("node pool", [_nodes(pool) for pool in shown.node_pools])
     print_labelled("licences", [text for pool in shown.licences for text in _licences(pool)])

@@ -71,8 +71,8 @@ def command(
     if as_json:
         _JSON.print(done)
         return
-    address = "" if done.address is None else f" with address {done.address}"
-    what = f"{done.vm}: interface {done.mac_address} in {done.network}{address}"
+    addresses = f" with address {', '.join(done.addresses)}" if done.addresses else ""
+    what = f"{done.vm}: interface {done.mac_address} in {done.network}{addresses}"
     said = "attached" if done.changed else "no change, it is attached"
     waits = "; the guest gets it at its next start" if done.outcome is LiveChange.NEXT_START else ""
     say(f"{what}: {said}{waits}")

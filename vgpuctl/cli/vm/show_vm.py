@@ -278,7 +278,7 @@ def _way_back(shown: "ShownVm", lease: "Lease", reason: str | None) -> str:
 
 
 def _interface(shown: "ShownInterface") -> str:
-    address = "" if shown.address is None else f" {shown.address}"
+    address = "".join(f" {one}" for one in shown.addresses)
     model = "" if shown.model is None else f", {shown.model}"
     gone = ", detached: it ends when the guest releases it, or stops" if shown.is_detached else ""
     return f"network   {shown.network}{address} ({shown.mac_address}){model}{gone}"

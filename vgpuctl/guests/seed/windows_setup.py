@@ -14,7 +14,7 @@ from email.mime.multipart import MIMEMultipart
 from email.mime.text import MIMEText
 
 from vgpuctl.guests.seed.linux_setup import feature_type
-from vgpuctl.guests.seed.network import SeededInterface
+from vgpuctl.guests.seed.network import SeededAddress, SeededInterface
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.vm import CloudInit, Vm, VmRequest
 from vgpuctl.specs.user_data import is_windows_mime, windows_kind
@@ -73,19 +73,19 @@ def windows_setup(
         "token": None if token is None else token.reveal(),
         "feature_type": feature_type(request) or None,
         "account": account,
-        "interfaces": [_as_windows_writes_it(one) for one in interfaces if one.address is not None],
+        "interfaces": [_as_windows_writes_it(one, address) for one in interfaces for address in one.addresses],
     }
     # In base64, so that PowerShell finds nothing in it that it would read as its own.
     return render_template("guest-setup.ps1.j2", settings=base64.b64encode(json.dumps(settings).encode()).decode())
 
 
-def _as_windows_writes_it(interface: SeededInterface) -> dict[str, object]:
-    address, _, length = (interface.address or "").partition("/")
+def _as_windows_writes_it(interface: SeededInterface, seeded: SeededAddress) -> dict[str, object]:
+    address, _, length = seeded.text.partition("/")
     return {
         "mac_address": interface.mac_address.upper().replace(":", "-"),
         "address": address,
         "prefix_length": int(length),
-        "gateway": interface.gateway,
+        "gateway": seeded.gateway,
         "resolvers": list(interface.resolvers),
     }
 

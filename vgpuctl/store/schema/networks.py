@@ -39,9 +39,11 @@ ports = Table(
     Column("position", Integer, nullable=False),
     Column("mac_address", Text, nullable=False),
     Column("address", Text, nullable=False),
+    Column("address6", Text),
     UniqueConstraint("mac_address"),
     UniqueConstraint("network_id", "address"),
     UniqueConstraint("vm_uuid", "position"),
+    Index(None, "network_id", "address6", unique=True),
 )
 
 vpc_objects = Table(

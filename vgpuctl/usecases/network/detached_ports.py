@@ -49,7 +49,7 @@ def unwanted_macs(services: Services, vm: Vm, live_macs: Collection[str]) -> lis
 
 def port_values(place: Attachment) -> Values:
     """The values of a port for events."""
-    return interface_values(place.network.printed_name, place.port.mac_address, [place.port.address])
+    return interface_values(place.network.printed_name, place.port.mac_address, place.port.addresses)
 
 
 def interface_values(network: str, mac: str, addresses: Sequence[str] = ()) -> Values:

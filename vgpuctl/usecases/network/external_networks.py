@@ -9,12 +9,14 @@ from dataclasses import asdict, replace
 from vgpuctl.errors import StateError, UsageError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.network import parse_address
+from vgpuctl.model.network import PREFIX6, parse_address, parse_address6, unusable6
 from vgpuctl.model.vpc import ExternalNetwork
 from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.running.services import Services
 
 _LARGEST_POOL = 65536
+_LONGEST_PROVIDER6 = 126
+_OF_IPV6 = {"cidr6": "--cidr6", "gateway6": "--gateway6", "first6": "--pool6"}
 
 
 def create_external_network(services: Services, network: ExternalNetwork) -> str:
@@ -24,7 +26,7 @@ def create_external_network(services: Services, network: ExternalNetwork) -> str
     """
     from vgpuctl.usecases.network.network_backends import refuse_without_ovn  # a list needs no backends
 
-    network = _checked(network)
+    network = checked(network)
     refuse_without_ovn(services, network)
     with services.store.transaction() as session:
         known = session.external_networks()
@@ -45,6 +47,7 @@ def refuse_shared_addresses(network: ExternalNetwork, known: Iterable[ExternalNe
     """
     low, high = _range(network)
     for other in known:
+        _refuse_shared6(network, other)
         is_same_wire = (other.physical_network, other.vlan) == (network.physical_network, network.vlan)
         if other.name == network.name or not is_same_wire:
             continue
@@ -62,6 +65,40 @@ def refuse_shared_addresses(network: ExternalNetwork, known: Iterable[ExternalNe
                 raise StateError(f"{address}, the gateway of {owner}, is in the pool of another external network")
 
 
+def _refuse_shared6(network: ExternalNetwork, other: ExternalNetwork) -> None:
+    """The same of IPv6, where also no two external networks route one prefix to tenants."""
+    if other.name == network.name:
+        return
+    for prefix in network.routed6:
+        for theirs in other.routed6:
+            if ipaddress.IPv6Network(prefix).overlaps(ipaddress.IPv6Network(theirs)):
+                raise StateError(
+                    f"{prefix} overlaps with {theirs}, which external network {other.name} routes to tenants",
+                    hint="a prefix is routed to one external network: give each its own part",
+                )
+    is_same_wire = (other.physical_network, other.vlan) == (network.physical_network, network.vlan)
+    pool, theirs6 = _range6(network), _range6(other)
+    if not is_same_wire or pool is None or theirs6 is None:
+        return
+    if theirs6[0] <= pool[1] and pool[0] <= theirs6[1]:
+        raise StateError(
+            f"the pool {network.first6}-{network.last6} has addresses of {other.name}'s, {other.first6}-{other.last6}",
+            hint="an address can be one tenant's alone: give each external network its own part",
+        )
+    for owner, gateway, (lowest, highest) in (
+        (other.name, other.gateway6, pool),
+        (network.name, network.gateway6, theirs6),
+    ):
+        if gateway is not None and lowest <= int(ipaddress.IPv6Address(gateway)) <= highest:
+            raise StateError(f"{gateway}, the gateway of {owner}, is in the pool of another external network")
+
+
+def _range6(network: ExternalNetwork) -> tuple[int, int] | None:
+    if network.first6 is None or network.last6 is None:
+        return None
+    return int(ipaddress.IPv6Address(network.first6)), int(ipaddress.IPv6Address(network.last6))
+
+
 def _range(network: ExternalNetwork) -> tuple[int, int]:
     return int(ipaddress.IPv4Address(network.first)), int(ipaddress.IPv4Address(network.last))
 
@@ -71,7 +108,7 @@ def values_of(network: ExternalNetwork) -> Values:
     return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(network).items()}
 
 
-def _checked(network: ExternalNetwork) -> ExternalNetwork:
+def checked(network: ExternalNetwork) -> ExternalNetwork:
     """Accept a network whose addresses fit together. Raises UsageError."""
     subnet = _network(network.cidr, what="--cidr")
     gateway, first, last = (
@@ -93,8 +130,77 @@ def _checked(network: ExternalNetwork) -> ExternalNetwork:
     twice = [name for name, count in Counter(network.chassis).items() if count > 1]
     if twice:
         raise UsageError(f"--chassis names {', '.join(twice)} twice; each gateway is one host's")
-    management = tuple(str(_network(text, what="--management")) for text in network.management)
-    return replace(network, cidr=str(subnet), gateway=gateway, first=first, last=last, management=management)
+    management = tuple(str(_any_network(text, what="--management")) for text in network.management)
+    network = replace(network, cidr=str(subnet), gateway=gateway, first=first, last=last, management=management)
+    return _checked6(network)
+
+
+def _checked6(network: ExternalNetwork) -> ExternalNetwork:
+    """The same of IPv6: a network, a gateway and a pool, or none of them. Raises UsageError."""
+    routed = tuple(str(_network6(text, what="--routed6", longest=PREFIX6)) for text in network.routed6)
+    missing = [flag for name, flag in _OF_IPV6.items() if getattr(network, name) is None]
+    if len(missing) == len(_OF_IPV6) and not routed:
+        return network
+    if missing or network.cidr6 is None or network.gateway6 is None or not network.first6 or not network.last6:
+        raise UsageError(
+            f"external network {network.name} has IPv6 in part: {', '.join(missing)} is missing",
+            hint="give --cidr6, --gateway6 and --pool6 together, or none of them and no --routed6",
+        )
+    subnet = _network6(network.cidr6, what="--cidr6", longest=_LONGEST_PROVIDER6)
+    gateway = _gateway6(network.gateway6)
+    first, last = (
+        parse_address6(text, what=what)
+        for text, what in (
+            (network.first6, "the first address of --pool6"),
+            (network.last6, "the last address of --pool6"),
+        )
+    )
+    is_link_local = ipaddress.IPv6Address(gateway).is_link_local
+    for address in (first, last) if is_link_local else (gateway, first, last):
+        if ipaddress.IPv6Address(address) not in subnet:
+            raise UsageError(f"{address} is not in {subnet}")
+    low, high = (int(ipaddress.IPv6Address(address)) for address in (first, last))
+    if not low <= high or high - low >= _LARGEST_POOL:
+        raise UsageError(f"the pool {first}-{last} is empty or larger than {_LARGEST_POOL} addresses")
+    if low <= int(ipaddress.IPv6Address(gateway)) <= high or low == int(subnet.network_address):
+        raise UsageError(f"the pool {first}-{last} holds the gateway's or the network's own address")
+    for prefix in routed:
+        if ipaddress.IPv6Network(prefix).overlaps(subnet):
+            raise UsageError(
+                f"--routed6 {prefix} overlaps with {subnet}, the external network itself",
+                hint="the provider routes another prefix to the tenants' gateways",
+            )
+    return replace(network, cidr6=str(subnet), gateway6=gateway, first6=first, last6=last, routed6=routed)
+
+
+def _gateway6(text: str) -> str:
+    """The address of the provider's router: routers often have no other than a link-local one."""
+    try:
+        address = ipaddress.IPv6Address(text)
+    except ValueError as error:
+        raise UsageError(f"--gateway6 {text!a} is not an IPv6 address") from error
+    if address.is_link_local and address.scope_id is None:
+        return str(address)
+    return parse_address6(text, what="--gateway6")
+
+
+def _network6(text: str, *, what: str, longest: int) -> ipaddress.IPv6Network:
+    try:
+        subnet = ipaddress.IPv6Network(text)
+    except ValueError as error:
+        raise UsageError(f"{what} {text!a} is not an IPv6 network: {error}") from error
+    if kind := unusable6(subnet):
+        raise UsageError(f"{what} {text}: {kind}")
+    if subnet.prefixlen > longest:
+        raise UsageError(f"{what} {text}: /{subnet.prefixlen} is too small", hint=f"/{longest} or shorter")
+    return subnet
+
+
+def _any_network(text: str, *, what: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text)
+    except ValueError as error:
+        raise UsageError(f"{what} {text!a} is not a network: {error}") from error
 
 
 def _network(text: str, *, what: str) -> ipaddress.IPv4Network:

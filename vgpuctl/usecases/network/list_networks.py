@@ -4,7 +4,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vgpuctl.model.network import Network, Port
+from vgpuctl.model.network import Network, Port, count_usable
 from vgpuctl.model.promise import LastFinding, PromiseRow, badness
 from vgpuctl.model.vm import VmState
 from vgpuctl.store.store import Session
@@ -29,13 +29,18 @@ class ShownPort:
 
 @dataclass(frozen=True)
 class ShownNetwork:
-    """One network with its ports, by address. free: addresses that nobody holds."""
+    """One network with its ports, by address.
+
+    gateways: the router's addresses, IPv4 first; gateway: the first of them. free: for how many more VMs there are
+    addresses, of each IP version that the network has.
+    """
 
     network: Network
     gateway: str
     bridge: str
     ports: tuple[ShownPort, ...]
     free: int
+    gateways: tuple[str, ...]
 
 
 def list_networks(services: Services, *, tenant: str | None) -> Sequence[ShownNetwork]:
@@ -50,7 +55,7 @@ def list_networks(services: Services, *, tenant: str | None) -> Sequence[ShownNe
             ports.setdefault(port.network_id, []).append(port)
         held = session.held_addresses()
         return [
-            shown_with_ports(network, ports.get(network.id, []), vms, held.get(network.id, 0)) for network in networks
+            shown_with_ports(network, ports.get(network.id, []), vms, held.get(network.id, {})) for network in networks
         ]
 
 
@@ -76,16 +81,18 @@ class VmsOfNetworks:
         return cls({uuid: vm.request.name for uuid, vm in vms.items()}, findings)
 
 
-def shown_with_ports(network: Network, ports: Sequence[Port], vms: VmsOfNetworks, held: int) -> ShownNetwork:
-    """One network as both commands show it. held: the number of addresses that are held."""
+def shown_with_ports(
+    network: Network, ports: Sequence[Port], vms: VmsOfNetworks, held: Mapping[int, int]
+) -> ShownNetwork:
+    """One network as both commands show it. held: the number of addresses that are held, by IP version."""
     shown = tuple(
         ShownPort(
             vms.names.get(port.vm_uuid, port.vm_uuid), port, vms.findings.get((port.vm_uuid, network.request.name))
         )
         for port in ports
     )
-    free = network.subnet.num_addresses - 2 - held  # without the network's and the broadcast
-    return ShownNetwork(network, network.gateway, network.bridge, shown, free)
+    free = min(count_usable(subnet) - held.get(subnet.version, 0) for subnet in network.subnets)
+    return ShownNetwork(network, network.gateway, network.bridge, shown, free, network.gateways)
 
 
 def show_network(services: Services, tenant: str, name: str) -> ShownNetwork:
@@ -98,4 +105,5 @@ def shown_network(session: Session, tenant: str, name: str) -> ShownNetwork:
     """The same in a transaction."""
     network = session.network(tenant, name)
     vms = VmsOfNetworks.of(session, tenant)
-    return shown_with_ports(network, session.ports(network_id=network.id), vms, len(session.addresses(network.id)))
+    held = session.held_addresses(network.id).get(network.id, {})
+    return shown_with_ports(network, session.ports(network_id=network.id), vms, held)

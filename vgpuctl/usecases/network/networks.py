@@ -1,21 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """create-network and delete-network: a row with the network's addresses, and the network itself in its backend."""
 
+import ipaddress
 import uuid
 from dataclasses import replace
 
 from vgpuctl.errors import NetworkDiffers, NetworkInUse, StateError, UsageError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState
+from vgpuctl.model.network import SMALLEST_MTU6, Backend, Network, NetworkRequest, NetworkState, is_local6
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import check_name
-from vgpuctl.model.vpc import DirectConnect, LoadBalancer, PeeringSpec
+from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, LoadBalancer, PeeringSpec
 from vgpuctl.specs.network import list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.network.list_networks import shown_network
 from vgpuctl.usecases.network.network_backends import apply_network, locked, remove_network, subject_of
+from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
 from vgpuctl.usecases.network.vpc import carried
 from vgpuctl.usecases.network.vpc_addresses import refuse_overlapping_peers
 from vgpuctl.usecases.running.services import Services
@@ -35,7 +37,11 @@ def create_network(services: Services, request: NetworkRequest) -> tuple[Network
         _require_backend(services, request)
         with services.store.transaction() as session:
             refuse_overlap(network, session)
+            refuse_small_mtu(request, tunnel_mtu(session))
+            external = external_of_prefix(network, session)
             session.add_network(network)
+            if external is not None:
+                session.hold_routed_prefix(external, network)
     return finish_creation(services, network), True
 
 
@@ -71,7 +77,9 @@ def note_network(
 
 def values_of(network: Network) -> Values:
     """The values of a network for its events."""
-    return {"cidr": network.request.cidr, "backend": str(network.request.backend)}
+    request = network.request
+    found = {"cidr": request.cidr, "cidr6": request.cidr6, "backend": str(request.backend)}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def complete_request(services: Services, request: NetworkRequest) -> NetworkRequest:
@@ -121,19 +129,52 @@ def refuse_overlap(network: Network, session: Session) -> None:
         for neighbour in sorted(named | set(session.tenants_with_peer(tenant))):
             refuse_overlapping_peers((network,), carried(session, neighbour))
     for other in session.networks():
-        if other.id == network.id or not other.subnet.overlaps(network.subnet):
+        if other.id == network.id or not other.overlaps(network):
             continue
         if other.request.tenant == network.request.tenant:
             raise NetworkInUse(
-                f"{network.request.cidr} overlaps with {other.request.cidr}, "
+                f"{network.request.cidrs} overlaps with {other.request.cidrs}, "
                 f"network {other.request.name} of the same tenant",
                 hint="networks of one tenant are routed to one another: choose other addresses",
             )
         if network.request.host is not None and other.request.host == network.request.host:
             raise NetworkInUse(
-                f"{network.request.cidr} overlaps with a network of another tenant on host {network.request.host}",
+                f"{network.request.cidrs} overlaps with a network of another tenant on host {network.request.host}",
                 hint="libvirt networks of one host cannot share addresses: choose others, another host, or OVN",
             )
+
+
+def refuse_small_mtu(request: NetworkRequest, mtu: int) -> None:
+    """Raise UsageError for IPv6 where the hosts' tunnels are too narrow. mtu: of guests."""
+    if request.cidr6 is not None and mtu < SMALLEST_MTU6:
+        raise UsageError(
+            f"network {request.name} is to have IPv6 addresses, which need packets of {SMALLEST_MTU6} bytes, and the"
+            f" tunnels between hosts carry {mtu}",
+            hint="raise `vgpu.network.mtu` of the hosts by the difference, and run `vgpuctl apply-hosts`",
+        )
+
+
+def external_of_prefix(network: Network, session: Session) -> ExternalNetwork | None:
+    """The external network that routes the network's IPv6 addresses to tenants; None for addresses of the tenant alone.
+
+    Raises UsageError for global addresses that no external network routes, NetworkInUse for another tenant's.
+    """
+    cidr6 = network.request.cidr6
+    if cidr6 is None:
+        return None
+    external = next((one for one in session.external_networks() if one.routes(cidr6)), None)
+    if external is None and not is_local6(ipaddress.IPv6Network(cidr6)):
+        raise UsageError(
+            f"{cidr6} is not within a prefix that an external network routes to tenants",
+            hint="use unique local addresses (fd00::/8), or let the operator declare the prefix, with --routed6 of"
+            " `vgpuctl create-external-network`",
+        )
+    if external is not None and cidr6 in session.external_addresses(external.name):
+        raise NetworkInUse(
+            f"{cidr6} of external network {external.name} is another network's",
+            hint="a routed prefix is one network's alone: choose another /64 of the same prefix",
+        )
+    return external
 
 
 def delete_network(services: Services, network: Network) -> None:
@@ -153,7 +194,7 @@ def delete_network(services: Services, network: Network) -> None:
         if ports:
             raise NetworkInUse(
                 f"network {network.printed_name} still has {counted(len(ports), 'VM')}",
-                context=[f"{names.get(port.vm_uuid, port.vm_uuid)} has {port.address}" for port in ports],
+                context=[f"{names.get(port.vm_uuid, port.vm_uuid)} has {', '.join(port.addresses)}" for port in ports],
                 hint="delete these VMs first",
             )
         balancers, connects = session.vpc_objects(tenant, LoadBalancer), session.vpc_objects(tenant, DirectConnect)
@@ -180,7 +221,7 @@ DELETION = Deletion(
     names=lambda session, tenant: [one.request.name for one in session.networks(tenant=tenant)],
     printed=lambda shown: shown.network.printed_name,
     describe=lambda shown: (
-        f"{shown.network.printed_name}: {shown.network.request.cidr}, {counted(len(shown.ports), 'VM')}"
+        f"{shown.network.printed_name}: {shown.network.request.cidrs}, {counted(len(shown.ports), 'VM')}"
     ),
     delete=lambda services, shown: delete_network(services, shown.network),
     tells=True,

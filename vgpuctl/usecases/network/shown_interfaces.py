@@ -4,6 +4,7 @@
 from dataclasses import dataclass
 
 from vgpuctl.model.interfaces import host_mac, interfaces_of
+from vgpuctl.model.network import Attachment
 from vgpuctl.model.nic import NicModel
 from vgpuctl.model.vm import Vm
 from vgpuctl.usecases.network.ports import attachments_of
@@ -14,6 +15,7 @@ from vgpuctl.usecases.running.services import Services
 class ShownInterface:
     """One interface. network: its name on hosts. address: None where the host's network gives it.
 
+    addresses: all that the store gives it, IPv4 first.
     is_detached: True if it is only there until its guest releases it, or stops.
     """
 
@@ -23,6 +25,7 @@ class ShownInterface:
     address: str | None
     model: NicModel | None
     is_detached: bool = False
+    addresses: tuple[str, ...] = ()
 
 
 def shown_interfaces(services: Services, vm: Vm) -> tuple[ShownInterface, ...]:
@@ -35,11 +38,12 @@ def shown_interfaces(services: Services, vm: Vm) -> tuple[ShownInterface, ...]:
             mac = host_mac(vm.uuid, one.position)
             found.append(ShownInterface(one.position, one.network, mac, None, one.model))
         else:
-            port = place.port
-            shown = ShownInterface(one.position, place.network.printed_name, port.mac_address, port.address, one.model)
-            found.append(shown)
-    for position, place in places.items():
-        port = place.port
-        gone = not vm.is_adopted
-        found.append(ShownInterface(position, place.network.printed_name, port.mac_address, port.address, None, gone))
+            found.append(_shown(place, one.model))
+    for place in places.values():
+        found.append(_shown(place, None, is_detached=not vm.is_adopted))
     return tuple(sorted(found, key=lambda one: one.position))
+
+
+def _shown(place: Attachment, model: NicModel | None, *, is_detached: bool = False) -> ShownInterface:
+    port, name = place.port, place.network.printed_name
+    return ShownInterface(port.position, name, port.mac_address, port.address, model, is_detached, port.addresses)

@@ -64,7 +64,13 @@ def read_vpc(session: Session, tenant: str, *, without_vm: str | None = None, wi
     for gateway in objects(Gateway):
         external = session.external_network(gateway.external_network)
         address = session.hold_external_address(external, tenant, ROUTER_HOLDER)
-        return replace(vpc, external_network=external, router_address=address)
+        return replace(
+            vpc,
+            external_network=external,
+            router_address=address,
+            router_address6=session.external_address6(external, tenant, ROUTER_HOLDER),
+            routed6=session.routed_prefixes(external, tenant),
+        )
     return vpc
 
 

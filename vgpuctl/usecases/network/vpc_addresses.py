@@ -4,7 +4,7 @@
 from dataclasses import replace
 
 from vgpuctl.errors import NetworkInUse, NotFound, StateError, UsageError
-from vgpuctl.model.network import Network
+from vgpuctl.model.network import Network, is_ipv6
 from vgpuctl.model.vpc import (
     DEFAULT_GROUP,
     DirectConnect,
@@ -46,16 +46,21 @@ def _with_given(session: Session, tenant: str, wanted: VpcSpec) -> VpcSpec:
         case Gateway():
             _refuse_other_network(session, tenant, wanted)
             _external_address(session, tenant, wanted, ROUTER_HOLDER)
+            _external_address6(session, tenant, wanted, ROUTER_HOLDER)
         case FloatingIp():
             holder = f"{wanted.kind}/{wanted.key}"
-            address = _external_address(session, tenant, _gateway(session, tenant, wanted), holder)
-            return replace(wanted, address=address)
+            gateway = _gateway(session, tenant, wanted)
+            address = _external_address(session, tenant, gateway, holder)
+            return replace(wanted, address=address, address6=_external_address6(session, tenant, gateway, holder))
         case PortForward():
-            address = _external_address(session, tenant, _gateway(session, tenant, wanted), ROUTER_HOLDER)
-            return replace(wanted, address=address)
+            gateway = _gateway(session, tenant, wanted)
+            address = _external_address(session, tenant, gateway, ROUTER_HOLDER)
+            address6 = _external_address6(session, tenant, gateway, ROUTER_HOLDER)
+            return replace(wanted, address=address, address6=address6)
         case LoadBalancer():
             network = _network(session, tenant, wanted.network)
-            return replace(wanted, address=session.hold_network_address(network, f"{wanted.kind}/{wanted.key}"))
+            addresses = session.hold_network_addresses(network, f"{wanted.kind}/{wanted.key}")
+            return replace(wanted, address=addresses[0], address6=next(filter(is_ipv6, addresses), ""))
         case PeeringSpec():
             return replace(wanted, block=_block(session, tenant, wanted))
     return wanted
@@ -63,6 +68,11 @@ def _with_given(session: Session, tenant: str, wanted: VpcSpec) -> VpcSpec:
 
 def _external_address(session: Session, tenant: str, gateway: Gateway, holder: str) -> str:
     return session.hold_external_address(session.external_network(gateway.external_network), tenant, holder)
+
+
+def _external_address6(session: Session, tenant: str, gateway: Gateway, holder: str) -> str:
+    """The IPv6 address, "" where the external network has no IPv6."""
+    return session.hold_external_address6(session.external_network(gateway.external_network), tenant, holder) or ""
 
 
 def _refuse_unknown_groups(session: Session, tenant: str, group: SecurityGroup) -> None:
@@ -117,10 +127,10 @@ def refuse_overlapping_peers(ours: tuple[Network, ...], theirs: tuple[Network, .
     for one in ours:
         for other in theirs:
             both_routed = not (one.request.isolated or other.request.isolated)
-            if both_routed and one.subnet.overlaps(other.subnet):
+            if both_routed and one.overlaps(other):
                 raise NetworkInUse(
-                    f"network {one.printed_name} ({one.request.cidr}) overlaps with "
-                    f"{other.printed_name} ({other.request.cidr}) of a "
+                    f"network {one.printed_name} ({one.request.cidrs}) overlaps with "
+                    f"{other.printed_name} ({other.request.cidrs}) of a "
                     "peered tenant",
                     hint="networks of peered tenants cannot overlap: choose other addresses",
                 )

@@ -76,7 +76,7 @@ class Belongings:
             *(f"queue entry of {entry.vm_names}" for entry in self.queued),
             *(f"reservation {one.name} on {one.host}: {describe(one)}" for one in self.reservations),
             *(" ".join(dict.fromkeys((str(spec.kind), spec.key))) for spec in self.objects),
-            *(f"network {network.request.name} ({network.request.cidr})" for network in self.networks),
+            *(f"network {network.request.name} ({network.request.cidrs})" for network in self.networks),
             *(f"grant of host pool {pool}" for pool in self.pools),
             *(f"quota of {quota}" for quota in self.quotas),
             *(f"rights of the database role {role}" for role in self.roles),

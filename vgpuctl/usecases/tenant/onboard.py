@@ -227,7 +227,7 @@ def _networks(services: Services, wanted: TenantFile) -> Iterator[ObjectOutcome]
             existed = session.find_network(request.tenant, request.name) is not None
         network, is_changed = networks.create_network(services, request)
         word = UNCHANGED if not is_changed else CHANGED if existed else CREATED
-        yield ObjectOutcome("network", request.name, word, (network.request.cidr,) if is_changed else ())
+        yield ObjectOutcome("network", request.name, word, (network.request.cidrs,) if is_changed else ())
     with services.store.reading() as session:
         others = {network.request.name for network in session.networks(tenant=wanted.tenant)}
     for name in sorted(others - {request.name for request in wanted.networks}):

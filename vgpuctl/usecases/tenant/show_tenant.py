@@ -26,10 +26,11 @@ class NetworkOfTenant:
     """A network. free: addresses that nobody holds."""
 
     name: str
-    cidr: str
+    cidr: str | None
     backend: Backend
     state: NetworkState
     free: int
+    cidr6: str | None = None
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def show_tenant(services: Services, name: str, *, has_inventory: bool) -> ShownT
 
 def _networks(services: Services, name: str) -> tuple[NetworkOfTenant, ...]:
     return tuple(
-        NetworkOfTenant(request.name, str(request.cidr), request.backend, one.network.state, one.free)
+        NetworkOfTenant(request.name, request.cidr, request.backend, one.network.state, one.free, request.cidr6)
         for one in sorted(list_networks(services, tenant=name), key=lambda one: natural(one.network.request.name))
         for request in [one.network.request]
     )

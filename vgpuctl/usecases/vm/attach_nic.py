@@ -39,7 +39,7 @@ from vgpuctl.usecases.running.undo import Undo
 class NicChange:
     """A change to one interface of a VM. network: its name on hosts. outcome: when the running guest has it.
 
-    address: None where the network of the host gives it.
+    address: None where the network of the host gives it. addresses: all that the store gives it, IPv4 first.
     """
 
     vm: str
@@ -49,6 +49,7 @@ class NicChange:
     address: str | None
     changed: bool
     outcome: LiveChange
+    addresses: tuple[str, ...] = ()
 
 
 def attach_nic(services: Services, vm: Vm, nic: NicRequest, *, is_another: bool = False) -> NicChange:
@@ -196,6 +197,7 @@ def _answer(vm: Vm, interface: Interface, place: Attachment | None, outcome: Liv
         port.address,
         changed,
         outcome,
+        port.addresses,
     )
 
 

@@ -73,7 +73,7 @@ def _planned(
 
 def _writes(vm: Vm, volumes: Sequence[Volume], attachments: Sequence[Attachment]) -> tuple[Write, ...]:
     """The volumes, interfaces and the domain of a VM to create."""
-    addresses = {one.port.position: one.port.address for one in attachments}
+    addresses = {one.port.position: ", ".join(one.port.addresses) for one in attachments}
     return (
         *(Write(WriteKind.VOLUME, f"{one.pool}/{one.name}", _size(one)) for one in volumes),
         *(

@@ -130,7 +130,9 @@ def _release(
     if outcome is LiveChange.DONE and place is None:
         with services.store.transaction() as session:
             session.add_vm_event(EventKind.NIC_DETACHED, vm, before=interface_values(label, mac))
-    return NicChange(vm.printed_name, label, position, mac, place.port.address if place else None, True, outcome)
+    addresses = place.port.addresses if place else ()
+    first = place.port.address if place else None
+    return NicChange(vm.printed_name, label, position, mac, first, True, outcome, addresses)
 
 
 def free_left_ports(services: Services, vm: Vm, live_macs: Collection[str] = NO_MACS) -> None:

@@ -159,7 +159,7 @@ def list_vms(
         by_vm[lease.vm_uuid].append(lease)
     addresses: defaultdict[str, list[str]] = defaultdict(list)
     for port in ports:
-        addresses[port.vm_uuid].append(port.address)
+        addresses[port.vm_uuid] += port.addresses
     listed = []
     for vm in sorted(vms, key=lambda one: natural_path(one.printed_name)):
         own = sorted(by_vm[vm.uuid], key=lambda lease: lease.index)

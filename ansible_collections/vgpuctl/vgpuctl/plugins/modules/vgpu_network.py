@@ -25,7 +25,10 @@ options:
     choices: [present, absent]
     default: present
   cidr:
-    description: Its IPv4 addresses, such as 10.0.0.0/24. Required with V(present).
+    description: Its IPv4 addresses, such as 10.0.0.0/24. This or O(cidr6) is required with V(present).
+    type: str
+  cidr6:
+    description: Its IPv6 addresses, a /64 such as fd00:1::/64, beside IPv4 or alone. OVN carries such networks.
     type: str
   dns:
     description: DNS resolvers for the VMs; the host's otherwise.
@@ -86,12 +89,13 @@ def main() -> None:
             "tenant": {"type": "str", "required": True},
             "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
             "cidr": {"type": "str"},
+            "cidr6": {"type": "str"},
             "dns": {"type": "list", "elements": "str", "default": []},
             "isolated": {"type": "bool", "default": False},
             "backend": {"type": "str", "choices": ["libvirt", "ovn"]},
             "host": {"type": "str"},
         },
-        required_if=[("state", "present", ["cidr"])],
+        required_if=[("state", "present", ["cidr", "cidr6"], True)],
         supports_check_mode=True,
     )
     vgpuctl, name = Vgpuctl(module), module.params["name"]
@@ -101,7 +105,7 @@ def main() -> None:
         return next((one for one in every if one["network"]["request"]["name"] == name), None)
 
     def create(_before: dict[str, Any] | None) -> bool:
-        words = vgpuctl.options("tenant", "cidr", "dns", "isolated", "backend", "host")
+        words = vgpuctl.options("tenant", "cidr", "cidr6", "dns", "isolated", "backend", "host")
         return bool(vgpuctl.change("create-network", *words, "--", name, on_hosts=True)["changed"])
 
     def delete() -> bool:

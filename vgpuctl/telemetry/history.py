@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Self
 
 from vgpuctl.agent.wire import measures
+from vgpuctl.agent.wire.labelled import OBJECT_LABELS
 from vgpuctl.agent.wire.measures import Measure
 from vgpuctl.errors import FileNotWritten, StoreUnusable
 from vgpuctl.local_files import make_folder, make_private
@@ -113,6 +114,17 @@ LICENCE_SEATS = Measure(
 """What the store tells and the history keeps: the state of the same metric."""
 
 
+def require_filters(kind: str, where: Iterable[str]) -> None:
+    """Raise TypeError for fields by which not every source of past readings can select subjects of a kind.
+
+    A field of Subject is a filter if the metrics of the kind have it as a label. `object` is none: the history names
+    GPUs and VMs by their UUIDs, and metrics name them by address, tenant and name.
+    """
+    known = set(Subject.__dataclass_fields__) & set(OBJECT_LABELS.get(kind, ()))
+    if not set(where) <= known:
+        raise TypeError(f"subjects of kind {kind} are selected by {sorted(known)}, not by {sorted(set(where) - known)}")
+
+
 def kept_measure(kind: str, name: str) -> Measure:
     """A measure of a host or of the store. Raises KeyError."""
     return LICENCE_SEATS if (kind, name) == (LICENCE, LICENCE_SEATS.name) else measures.measure(kind, name)
@@ -205,8 +217,9 @@ class History:
     ) -> dict[Subject, list[Sample]]:
         """The samples of one measure by subject, oldest first; steps without any value are not there.
 
-        where: values of Subject's fields that a subject must have, such as host= or vm=. Raises StoreUnusable.
+        where: values that a subject must have, such as host= or vm= (require_filters). Raises StoreUnusable.
         """
+        require_filters(kind, where)
         conditions = "".join(f" AND o.{name} = ?" for name in where)
         # CROSS JOIN: SQLite looks for the objects first, then for their samples by the primary key.
         query = (
@@ -215,8 +228,6 @@ class History:
             " FROM objects o CROSS JOIN samples s ON s.object = o.id"
             f" WHERE o.kind = ? AND s.measure = ? AND s.step = ? AND s.at >= ? AND s.at < ?{conditions} ORDER BY s.at"
         )
-        if not set(where) <= set(Subject.__dataclass_fields__):
-            raise TypeError(f"a subject has no {sorted(set(where) - set(Subject.__dataclass_fields__))}")
         found: dict[Subject, list[Sample]] = {}
         with self._lock:
             try:

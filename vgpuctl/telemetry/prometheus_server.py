@@ -17,13 +17,14 @@ from typing import Any
 
 from vgpuctl.agent.wire.measures import GPU, INSTANCE, VGPU, VM, Measure
 from vgpuctl.errors import PrometheusUnusable, UsageError
-from vgpuctl.telemetry.history import MINUTE_S, Sample, Subject, kept_measure
+from vgpuctl.telemetry.history import MINUTE_S, Sample, Subject, kept_measure, require_filters
 
 _MOST_BYTES = 32 << 20
 _CHUNK = 1 << 16
 _MOST_POINTS = 11_000
 """Prometheus refuses more points of one series in one query."""
 _OBJECT = {GPU: "gpu", INSTANCE: "instance", VGPU: "share", VM: "vm"}
+"""The label that comes nearest to the name of an object in the kept history."""
 _FIGURES = {"count": "count_over_time", "mean": "avg_over_time", "low": "min_over_time", "high": "max_over_time"}
 
 
@@ -59,6 +60,7 @@ class PrometheusServer:
 
         Raises PrometheusUnusable.
         """
+        require_filters(kind, where)
         begin = int(since // step_s * step_s)
         times = range(begin, math.ceil(until), step_s)
         if len(times) > _MOST_POINTS:
@@ -66,8 +68,7 @@ class PrometheusServer:
         if not times:
             return {}
         asked = kept_measure(kind, measure)
-        labels = {_OBJECT.get(kind, "object") if name == "object" else name: value for name, value in where.items()}
-        selector = ",".join(f"{name}={_quoted(value)}" for name, value in sorted(labels.items()))
+        selector = ",".join(f"{name}={_quoted(value)}" for name, value in sorted(where.items()))
         found: dict[str, dict[Subject, dict[int, float]]] = {}
         for figure, function in _FIGURES.items():
             # A range ends at its time, so the sample of a step is asked for at the step's end.

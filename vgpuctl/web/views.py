@@ -44,6 +44,8 @@ from vgpuctl.web.page_types import (
 
 T = TypeVar("T")
 _EVENTS = 30
+_OF_VM = (("vgpu", "object"), ("vm", "host"))
+"""The charts of a VM's page: the kind of object, and what tells several of one chart apart."""
 _PERIODS = {"1h": 3600, "1d": DAY_S, "7d": 7 * DAY_S, "90d": 90 * DAY_S}
 _KEPT = {kind: [one.name for one in MEASURES if one.of == kind and one.is_kept] for kind in (GPU, VGPU, VM, HOST)}
 
@@ -268,8 +270,7 @@ def _add_objects(views: Blueprint, sources: PageSources) -> None:
     @views.get("/tenants/<tenant>/vms/<name>")
     def vm(tenant: str, name: str) -> str | Response:
         found = _known(read_vm_view(sources, tenant, name))
-        uuid = "" if found.listed is None else found.listed.vm.uuid
-        shares, drawn = _charts("vgpu", tenant=tenant, vm=name), _charts("vm", object=uuid)
+        shares, drawn = (_charts(kind, label=label, tenant=tenant, vm=name) for kind, label in _OF_VM)
         states = _states(("vm", "lease"), {"tenant": tenant, "vm": name})
         return _answer(
             "vm.html",

@@ -14,6 +14,7 @@ import pytest
 
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.telemetry.history import HOUR_S, KEPT_S, MINUTE_S, History, MeasuredValue, Sample, Subject
+from vgpuctl.telemetry.prometheus_server import PrometheusServer
 
 NOON = 1_790_000_000 // HOUR_S * HOUR_S
 GPU = Subject("gpu", "gpu1", "GPU-1", "0000:41:00.0")
@@ -70,8 +71,27 @@ def test_objects_are_kept_apart_and_found_by_their_fields(path: Path) -> None:
         assert list(
             history.series("vgpu", "utilization_ratio", since=NOON, until=NOON + 60, vm="web-1", host="gpu2")
         ) == [other]
-        with pytest.raises(TypeError, match="colour"):
-            history.series("vgpu", "utilization_ratio", since=0, until=1, colour="red")
+
+
+@pytest.mark.parametrize(
+    ("kind", "measure", "where"),
+    [
+        ("vgpu", "utilization_ratio", "colour"),
+        ("vgpu", "utilization_ratio", "share"),
+        ("vgpu", "utilization_ratio", "object"),
+        ("vm", "memory_rss_bytes", "object"),
+        ("vm", "memory_rss_bytes", "gpu"),
+        ("gpu", "power_watts", "object"),
+        ("gpu", "power_watts", "vm"),
+        ("host", "memory_available_bytes", "tenant"),
+        ("licence", "seats", "host"),
+    ],
+)
+def test_every_source_refuses_what_one_cannot_select_by(path: Path, kind: str, measure: str, where: str) -> None:
+    with History(path) as history:
+        for source in (history, PrometheusServer("http://127.0.0.1:1")):
+            with pytest.raises(TypeError, match=where):
+                source.series(kind, measure, since=0, until=60, step_s=60, **{where: "a"})
 
 
 def test_a_range_has_the_step_that_it_begins_in_and_not_the_one_at_its_end(path: Path) -> None:

@@ -5,7 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.readings import HostReadings, Measured, VgpuReadings
-from vgpuctl.model.lease import Lease
+from vgpuctl.model.lease import Lease, Share
+from vgpuctl.sharing.kind import Takes
+from vgpuctl.sharing.kinds import kind_of
+
+_NO_USE_OF_VFS = "vgpuctl has no reading of what a VF uses, nor of the time that it loses to other VFs"
 
 
 @dataclass(frozen=True)
@@ -37,6 +41,16 @@ def join_leases(leases: Iterable[Lease], readings: Mapping[str, HostReadings]) -
             taken.add(id(found))
         joined.append(MeasuredShare(lease, found))
     return joined
+
+
+def why_time_unmeasured(share: Share) -> str | None:
+    """Why nobody measures the time that a share loses to its neighbours.
+
+    None where its driver tells it, and for a share without neighbours. Recent kernels count the active ticks of xe's
+    engines for each function (drivers/gpu/drm/xe/xe_pmu.c). They tell what a VF used, not what it lost, and the agent
+    does not read them.
+    """
+    return _NO_USE_OF_VFS if kind_of(share.sharing).takes is Takes.FUNCTION else None
 
 
 def _find(lease: Lease, vgpus: Sequence[VgpuReadings], taken: set[int]) -> VgpuReadings | None:

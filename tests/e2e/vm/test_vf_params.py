@@ -43,6 +43,8 @@ def test_a_running_vm_gets_another_share_of_time_and_gives_it_back(operator: Ope
     assert [(one["op"], one["params"]) for one in dry["steps"]] == [("vf-params.set", "exec_quantum_ms=20")]
     operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "vf", *QUANTUM)
     assert _params(operator) == "exec_quantum_ms=20"
+    explained = operator.does("explain-vm", "web", *ACME).out
+    assert "time    not measured there: vgpuctl has no reading of what a VF uses" in explained
     wanted = ("resize-vm", "web", *ACME, "--vgpu-param", "exec_quantum_ms=40", "--vgpu-param", "preempt_timeout_us=9")
     planned = operator.json(*wanted, "--dry-run")
     assert planned["changed"] is False and planned["notes"] == ["it changes while it runs"]

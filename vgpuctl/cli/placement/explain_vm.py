@@ -47,7 +47,8 @@ class JsonExplainedVm(TypedDict):
     host, its last answer in words. loads: of GPUs, where the policy looks at them. predictions: throughput on each GPU
     that takes it; model_at: when the model was fitted. queued: null for a VM that does not wait in the queue.
     not_looked_at: what only the host that gets the VM is asked for. partition_number: of the one of an NVSwitch
-    fabric that it would have, null for none.
+    fabric that it would have, null for none. time_unmeasured: why nobody would measure the time that it loses to
+    neighbours on its GPUs, null where it is measured or has no neighbours.
     """
 
     fits: bool
@@ -72,6 +73,7 @@ class JsonExplainedVm(TypedDict):
     queued: JsonQueued | None
     not_looked_at: Sequence[str]
     partition_number: int | None
+    time_unmeasured: str | None
 
 
 _JSON: "JsonOutput[list[JsonExplainedVm | JsonMoveCheck]]" = JsonOutput()
@@ -164,6 +166,7 @@ def _object(explained: "ExplainedVm") -> JsonExplainedVm:
         "queued": _queued(explained.queued),
         "not_looked_at": explained.not_looked_at,
         "partition_number": None if explained.partition is None else explained.partition.number,
+        "time_unmeasured": explained.time_unmeasured,
     }
 
 
@@ -198,6 +201,8 @@ def _show(explained: Any, *, shows_all: bool) -> None:
         print_line(f"seen    {placement.host}: {explained.seen[placement.host]}")
         if placement.numa is not None:
             print_line(f"NUMA    {placement.numa}" + (", on CPUs of their own" if placement.numa.is_pinned else ""))
+    if explained.time_unmeasured is not None:
+        print_line(f"time    not measured there: {explained.time_unmeasured}")
     if explained.not_looked_at:
         print_line(f"unseen  whether the hosts have {', '.join(explained.not_looked_at)}")
     if not explained.is_quota_checked:

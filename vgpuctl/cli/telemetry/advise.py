@@ -46,7 +46,7 @@ _JSON: "JsonOutput[WithFields[Advised, JsonAdvised]]" = JsonOutput()
 @options.database
 @options.as_json
 def command(tenant: str | None, host: str | None, since: str, replay: str, as_json: bool, **where: Any) -> None:
-    """Advise changes that are worth it, from kept readings. It names what runs out, and VMs that take time from others.
+    """Advise changes that are worth it, from kept readings. It names resources that run out, and VMs that take time.
 
     Framebuffer, memory, huge pages and pools of hosts and licence seats are named with the VMs behind their end.
     Each recommendation has the declared values before and after, the commands, the gain with its proof by replay, and
@@ -78,6 +78,9 @@ def _show(found: "Advised") -> None:
     for outlook in found.outlooks:
         if outlook.ending is Prospect.UNKNOWN:
             print_line(f"unknown: {' '.join((*outlook.hosts, outlook.text))}")
+    for shared in found.unmeasured:
+        what = f"the time that its VMs take from each other ({', '.join(shared.vms)})"
+        print_line(f"not measured: {shared.host} {shared.gpu}: {what}: {shared.why}")
     for one in found.recommendations:
         _show_advice(one, found.tuning.get(one.id))
     for trial in found.trials:

@@ -1,12 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """VMs of one GPU that lose time they were promised, and the neighbour that takes it."""
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
 from vgpuctl.model.faults import FaultId
+from vgpuctl.model.lease import Lease
+from vgpuctl.model.vm import printed_name
 from vgpuctl.scheduler.advice.advice import MeasuredFault
 from vgpuctl.scheduler.advice.measured import MINUTE_S, STEAL, UTILIZATION, MeasuredVgpu
+from vgpuctl.sharing.measured import why_time_unmeasured
 
 WINDOW_S = 15 * MINUTE_S
 FEWEST_MINUTES = 8
@@ -17,6 +22,30 @@ LEAST_PART = 0.6
 """Part of the minutes in which it must lose something: a burst is not contention."""
 
 OLDEST_S = 5 * MINUTE_S
+
+
+@dataclass(frozen=True)
+class Unmeasured:
+    """VMs of one GPU of which nobody measures what one takes from the others. vms: in order. why: in words."""
+
+    host: str
+    gpu: str
+    vms: tuple[str, ...]
+    why: str
+
+
+def find_unmeasured(leases: Iterable[Lease]) -> list[Unmeasured]:
+    """Return each GPU with several VMs whose kind of share has no such reading, by host and GPU."""
+    vms: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
+    for one in leases:
+        why = why_time_unmeasured(one.share)
+        if why is not None and one.state.is_attached():
+            vms[one.host, one.share.gpu, why].add(printed_name(one.tenant, one.vm_name))
+    return [
+        Unmeasured(host, gpu, tuple(sorted(names)), why)
+        for (host, gpu, why), names in sorted(vms.items())
+        if len(names) > 1
+    ]
 
 
 def find(vgpus: Sequence[MeasuredVgpu], now: float) -> list[MeasuredFault]:

@@ -25,6 +25,7 @@ from vgpuctl.scheduler.scorer import FleetView
 from vgpuctl.scheduler.victims import Eviction
 from vgpuctl.scheduler.what_if import FittingChange, changes_that_admit
 from vgpuctl.sharing.codes import Code
+from vgpuctl.sharing.measured import why_time_unmeasured
 from vgpuctl.sharing.partition_rules import told_partition
 from vgpuctl.usecases.found.find_vm import find_vm
 from vgpuctl.usecases.measured.measured_view import GpuLoad, last_view, read_measurements, workloads_of
@@ -64,7 +65,8 @@ class ExplainedVm:
     then. seen: by host, its last answer in words, with its age. loads: of GPUs, where the policy looks at them;
     loads_problem: why none of the last hour. predictions: throughput on each GPU that takes it, where that was asked;
     model_at: when the model was fitted, seconds since the epoch; model_problem: why the policy has none. queued: where
-    it waits in the queue. partition: the one of an NVSwitch fabric that it would have.
+    it waits in the queue. partition: the one of an NVSwitch fabric that it would have. time_unmeasured: why nobody
+    would measure the time that it loses to neighbours on its GPUs.
     """
 
     request: VmRequest
@@ -88,6 +90,7 @@ class ExplainedVm:
     queued: QueueEntry | None = None
     not_looked_at: tuple[str, ...] = ()
     partition: FabricPartition | None = None
+    time_unmeasured: str | None = None
 
     @property
     def fits(self) -> bool:
@@ -198,7 +201,12 @@ def explain_vm(
         not_looked_at=unseen,
         queued=queued,
         partition=_partition(placement, capacities),
+        time_unmeasured=None if placement is None else _time_unmeasured(placement),
     )
+
+
+def _time_unmeasured(placement: Placement) -> str | None:
+    return next((why for share in placement.shares if (why := why_time_unmeasured(share)) is not None), None)
 
 
 def _partition(placement: Placement | None, capacities: Sequence[HostCapacity]) -> FabricPartition | None:

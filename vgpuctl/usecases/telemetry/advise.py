@@ -3,11 +3,13 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from vgpuctl.errors import NotFound
 from vgpuctl.model import exhaustible
+from vgpuctl.model.vm import printed_name
 from vgpuctl.scheduler.advice.advice import Advice, MeasuredFault
+from vgpuctl.scheduler.advice.contention import Unmeasured, find_unmeasured
 from vgpuctl.scheduler.advice.everything import advise_all, find_all
 from vgpuctl.scheduler.advice.exhaustion import Outlook
 from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, MeasuredFleet
@@ -25,6 +27,7 @@ class Advised:
 
     measured: leases with readings, of all leases. hours: that were measured of the one that was measured longest.
     trials: the changes that controllers have in trial. tuning: what a controller makes of a recommendation, by its id.
+    unmeasured: GPUs whose VMs nobody measures for the time that one takes from another.
     """
 
     findings: tuple[MeasuredFault, ...]
@@ -35,6 +38,7 @@ class Advised:
     trials: tuple[ShownTrial, ...] = ()
     tuning: Mapping[str, str] = field(default_factory=dict)
     outlooks: tuple[Outlook, ...] = ()
+    unmeasured: tuple[Unmeasured, ...] = ()
 
 
 def advise(
@@ -70,7 +74,17 @@ def advise(
         trials=tuple(shown(one) for one in view.trials if _concerns(one, tenant, host)),
         tuning=tuning_of(advised, fleet, view),
         outlooks=outlooks,
+        unmeasured=tuple(_unmeasured(fleet, tenant, host)),
     )
+
+
+def _unmeasured(fleet: MeasuredFleet, tenant: str | None, host: str | None) -> Iterator[Unmeasured]:
+    """Those of a host that concern a tenant, whose VMs alone are named then."""
+    own = {printed_name(one.tenant, one.vm_name) for one in fleet.leases if tenant in (None, one.tenant)}
+    for one in find_unmeasured(fleet.leases):
+        names = tuple(name for name in one.vms if name in own)
+        if names and host in (None, one.host):
+            yield replace(one, vms=names)
 
 
 def measured_fleet(services: Services, since_s: float, replay_s: float) -> MeasuredFleet:

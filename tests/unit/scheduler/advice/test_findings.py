@@ -2,14 +2,18 @@
 """VMs that are named: framebuffer that runs out, and contention."""
 
 import random
+from dataclasses import replace
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.unit.fleet_factory import a40_host
+from tests.unit.fleet_factory import a40_host, intel_vf_host, lease
 from tests.unit.scheduler.advice.measured_factory import GIB, Curve, FleetBuilder
+from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.faults import FaultId
+from vgpuctl.model.lease import LeaseState, Share
+from vgpuctl.scheduler.advice.contention import find_unmeasured
 from vgpuctl.scheduler.advice.everything import find_all
 
 
@@ -70,6 +74,19 @@ def test_little_short_and_unmeasured_steal_is_not_contention(steal: Curve, minut
     builder.vm("noisy", "A40-24Q", use=lambda _b: 0.8, promised=0.5, minutes=minutes)
     builder.vm("victim", "A40-24Q", use=lambda _b: 0.18, steal=steal, promised=0.5, minutes=minutes)
     assert find_all(builder.build()) == []
+
+
+def test_neighbours_on_vfs_are_named_as_not_measured_and_others_are_not() -> None:
+    vfs = intel_vf_host("gpu1")
+    gpu = vfs.facts.gpus[0]
+    shares = [Share(gpu.address, Sharing.VF, "vf", vf.address) for vf in gpu.vfs]
+    alone = lease("gpu2", Share("0000:81:00.0", Sharing.VF, "vf", "0000:81:00.1"), vm_name="alone")
+    both = [lease("gpu1", share, vm_name=name) for share, name in zip(shares, ("b", "a", "a", "c"), strict=False)]
+    gone = replace(both[3], state=LeaseState.RESERVED)
+    vgpus = FleetBuilder(a40_host("gpu3")).vm("x", "A40-8Q").vm("y", "A40-8Q").build().leases
+    (found,) = find_unmeasured([alone, *both[:3], gone, *vgpus])
+    assert (found.host, found.gpu, found.vms) == ("gpu1", gpu.address, ("acme/a", "acme/b"))
+    assert "no reading of what a VF uses" in found.why
 
 
 @given(st.lists(st.tuples(st.floats(-1, 2), st.floats(-1, 2)), min_size=60, max_size=60))

@@ -221,7 +221,7 @@ def _with_advice_kinds(page: str) -> str:
     page = between(page, "kinds of advice", "kinds", ("| kind | meaning |", "|---|---|", *rows))
     heads = ("| resource | finding | what it is | readings | told ahead | used up |", "|---|---|---|---|---|---|")
     page = between(page, "kinds of tuning", "tuning", describe_tunable())
-    return between(page, "what runs out", "what runs out", (*heads, *map(_exhaustible_row, EXHAUSTIBLE)))
+    return between(page, "resources that run out", "resources", (*heads, *map(_exhaustible_row, EXHAUSTIBLE)))
 
 
 def _exhaustible_row(kind: Exhaustible) -> str:

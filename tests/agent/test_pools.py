@@ -16,7 +16,7 @@ from vgpuctl.agent.facts import pools
 from vgpuctl.agent.host import Completed, Host
 from vgpuctl.agent.readings import vms
 from vgpuctl.agent.wire.envelope import Problem
-from vgpuctl.agent.wire.memory import ACTIVE_POOLS, DEFINED_POOLS, PoolSpace
+from vgpuctl.agent.wire.memory import ACTIVE_POOLS, DEFINED_POOLS, PoolRooms, PoolSpace, UnmeasuredPool
 from vgpuctl.agent.wire.mounts import Mounts, mount_of
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl_lab.simulated.machine.domains import start
@@ -69,19 +69,103 @@ def test_the_room_of_active_folders_is_read_from_their_file_system(tmp_path: Pat
     host = _host(
         tmp_path,
         vms=_state("vms", "/srv/vms", "netfs"),
-        lvm=_state("lvm", "/dev/vg", "logical"),
         gone=_state("gone", "/gone"),
         long=_state("x" * 200, "/srv/vms"),
         broken="<pool",
     )
     unread: list[str] = []
-    (found,) = pools.read_spaces(host, unread)
+    rooms = pools.read_rooms(host, unread)
+    (found,) = rooms.spaces
     real = os.statvfs(tmp_path)
     assert (found.pool, found.path, found.filesystem) == ("vms", "/srv/vms", "nas:/vms")
     assert found.total_bytes == real.f_frsize * real.f_blocks
     assert 0 <= found.available_bytes <= found.total_bytes
     assert len(unread) == 2
     assert "broken.xml cannot be read" in unread[0] and "storage pool gone cannot be read" in unread[1]
+    assert rooms.unmeasured == (UnmeasuredPool("gone", "dir", is_readable=True),)
+
+
+VGS = "  vgtest/130023424/88080384\n"
+"""As vgs of lvm2 2.03.16 prints it of a group on a loop device of 128 MiB with a logical volume of 40 MiB."""
+
+
+def _group(name: str, group: str, kind: str = "logical") -> str:
+    source = f"<source><name>{group}</name></source>"
+    return _state(name, f"/dev/{group}", kind).replace("<target>", f"{source}<target>")
+
+
+def _with_vgs(tmp_path: Path, script: str, **states: str) -> Host:
+    host = _host(tmp_path, **states)
+    program = tmp_path / "root" / "usr" / "sbin" / "vgs"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return host
+
+
+def test_the_room_of_a_volume_group_is_what_lvm_tells_of_it(tmp_path: Path) -> None:
+    asked = tmp_path / "asked"
+    pair = {"fast": _group("fast", "vgtest"), "same": _group("same", "vgtest"), "ceph": _group("ceph", "x", "rbd")}
+    host = _with_vgs(tmp_path, f'echo "$@" >>{asked}; printf "{VGS}"', **pair)
+    unread: list[str] = []
+    rooms = pools.read_rooms(host, unread)
+    assert rooms.spaces == tuple(
+        PoolSpace(name, "/dev/vgtest", "/dev/vgtest", 130_023_424, 88_080_384, is_group=True)
+        for name in ("fast", "same")
+    )
+    assert rooms.unmeasured == (UnmeasuredPool("ceph", "rbd", is_readable=False),)
+    assert unread == [], "a type that nobody can measure is no failed reading"
+    (words,) = asked.read_text().splitlines()
+    assert words.startswith("--readonly ") and "vg_size,vg_free" in words
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        ("exit 0", "vgs tells of no volume group vgtest"),
+        (f"printf '{VGS}{VGS}'", "vgs tells of 2 volume groups vgtest"),
+        ("printf ' vgtest/1e400/7\\n vgtest/1\\n vgtest/-1/-2\\n'", "vgs tells of no volume group vgtest"),
+        ("echo '  WARNING: Running as a non-root user.' >&2; exit 5", "vgs ended with 5 and said WARNING: Running as"),
+        (None, "the program vgs is not on this host"),
+    ],
+    ids=["not there", "two of one name", "no numbers", "refused", "no program"],
+)
+def test_a_volume_group_that_lvm_does_not_tell_is_unread(tmp_path: Path, script: str | None, said: str) -> None:
+    host = _with_vgs(tmp_path, script or "", fast=_group("fast", "vgtest"), vms=_state("vms", "/srv/vms"))
+    if script is None:
+        (tmp_path / "root" / "usr" / "sbin" / "vgs").unlink()
+    unread: list[str] = []
+    rooms = pools.read_rooms(host, unread)
+    assert [one.pool for one in rooms.spaces] == ["vms"]
+    assert rooms.unmeasured == (UnmeasuredPool("fast", "logical", is_readable=True),)
+    assert len(unread) == 1 and said in unread[0] and "storage pool fast" in unread[0]
+
+
+def test_a_defined_group_is_active_where_its_devices_are_there(tmp_path: Path) -> None:
+    host = _with_vgs(tmp_path, f'printf "{VGS}"')
+    folder = tmp_path / "root" / DEFINED_POOLS.lstrip("/")
+    folder.mkdir(parents=True)
+    definition = "<pool type='logical'><name>vgtest</name><target><path>/dev/vgtest</path></target></pool>"
+    (folder / "fast.xml").write_text(definition)
+    (folder / "ceph.xml").write_text("<pool type='rbd'><name>ceph</name></pool>")
+    assert pools.read_rooms(host, []) == PoolRooms()
+    (tmp_path / "root" / "dev" / "vgtest").mkdir(parents=True)
+    rooms = pools.read_rooms(host, [])
+    assert [one.filesystem for one in rooms.spaces] == ["/dev/vgtest"] and rooms.unmeasured == ()
+
+
+def test_a_logical_volume_takes_its_size_of_its_group(tmp_path: Path) -> None:
+    spaces = (
+        PoolSpace("fast", "/dev/vg0", "/dev/vg0", 100, 50, is_group=True),
+        PoolSpace("vms", "/srv/vms", NAS, 100, 50),
+    )
+    told = {
+        "web": {"block.count": "2", "block.0.path": "/dev/vg0/web", "block.0.physical": "40"}
+        | {"block.1.path": "/dev/vg0/data", "block.1.physical": "2"},
+        "odd": {"block.count": "2", "block.0.path": "/dev/vg0/odd", "block.1.path": "/dev/vg00/other"},
+    }
+    found = vms.read_rooms(_host(tmp_path), told, spaces, pools.FileSystems(MOUNTS), [])
+    assert found == {"web": {"/dev/vg0": 42}}, "nothing is told of the other disk, and /dev/vg00 is another group"
 
 
 def test_a_defined_pool_is_active_without_a_state_where_its_folder_is_there(tmp_path: Path) -> None:
@@ -93,7 +177,7 @@ def test_a_defined_pool_is_active_without_a_state_where_its_folder_is_there(tmp_
     (folder / "default.xml").write_text(pool.format("default", "/srv/vms"))
     (folder / "off.xml").write_text(pool.format("off", "/not/there"))
     unread: list[str] = []
-    assert [one.pool for one in pools.read_spaces(Host(root), unread)] == ["default"] and unread == []
+    assert [one.pool for one in pools.read_rooms(Host(root), unread).spaces] == ["default"] and unread == []
 
 
 def test_a_file_system_that_does_not_answer_costs_its_pool_and_is_asked_once(
@@ -113,7 +197,7 @@ def test_a_file_system_that_does_not_answer_costs_its_pool_and_is_asked_once(
     host = Hanging(root)
     unread: list[str] = []
     try:
-        assert [one.pool for one in pools.read_spaces(host, unread)] == ["b"]
+        assert [one.pool for one in pools.read_rooms(host, unread).spaces] == ["b"]
         assert "does not answer within" in unread[0]
         with pytest.raises(Problem, match="has not answered since"):
             host.space("/srv/vms")
@@ -148,7 +232,7 @@ def test_a_pool_and_disks_behind_links_are_on_the_file_system_where_they_lead(tm
     (root / "tank" / "vms" / "b.raw").symlink_to("../../srv/vms/b.raw")
     unread: list[str] = []
     filesystems = pools.FileSystems(MOUNTS)
-    spaces = pools.read_spaces(host, unread, filesystems)
+    spaces = pools.read_rooms(host, unread, filesystems).spaces
     assert [(one.path, one.filesystem) for one in spaces] == [("/var/lib/libvirt/images", "/tank")]
     disks = [f"/var/lib/libvirt/images/{name}.raw" for name in "ab"]
     told = {"vm": {"block.count": "2", **{f"block.{number}.path": disk for number, disk in enumerate(disks)}}}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a fleet can run out of: one table, from which predictions, findings, checks, metrics and alerts follow.
+"""Resources that a fleet can run out of: predictions, findings, checks, metrics and alerts follow from one table.
 
 A new kind is a row here, and its readings in usecases/telemetry/measured_resources.py.
 """
@@ -73,7 +73,7 @@ HUGE_PAGES = Exhaustible(
 DISK_POOL = Exhaustible(
     "disk-pool",
     FaultId.DISK_POOL_RUNS_OUT,
-    "The file system of storage pools that are folders; QEMU pauses VMs whose disks cannot grow.",
+    "The file system, or the volume group of LVM, of storage pools; QEMU pauses VMs whose disks cannot grow.",
     window_s=6 * _HOUR_S,
     horizon_s=3 * _DAY_S,
     used_up=0.95,

@@ -251,7 +251,7 @@ FAULTS: Mapping[HealthCode | FaultId, Fault] = {
         "keep more of them in the layout (`hugepages:`, then `vgpuctl apply-hosts`), or place VMs on other hosts",
     ),
     FaultId.DISK_POOL_RUNS_OUT: Fault(
-        "The file system of a storage pool is full, or will be soon if it grows as it did.",
+        "The room of a storage pool is used up, or will be soon if it grows as it did.",
         "see which VMs grow: `vgpuctl advise`; delete what nobody needs (`vgpuctl gc --dry-run`), or make it larger",
     ),
     FaultId.LICENCE_SEATS_RUN_OUT: Fault(

@@ -114,7 +114,7 @@ def read(host: Host) -> HostDiagnostics:
         address_bits=part("the CPU's addresses", lambda: _read_address_bits(host), unknown),
         ovn=part("OVN", lambda: ovn.read_diagnostics(host), None),
         pool_labels=part("the labels of storage pools", lambda: selinux.read_pools(host, unread), ()),
-        pool_spaces=part("the room of storage pools", lambda: pools.read_spaces(host, unread), ()),
+        pool_spaces=part("the room of storage pools", lambda: pools.read_rooms(host, unread).spaces, ()),
         guests_at_shutdown=part("libvirt-guests", lambda: guests_at_shutdown.read(host), None),
         is_proxmox=part("Proxmox", lambda: any(host.exists(path) for path in _PROXMOX), False),
         sriov_boards=part("the list of sriov-manage", lambda: _read_boards(host), None),

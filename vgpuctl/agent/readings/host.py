@@ -2,7 +2,7 @@
 """All readings of a host by one question."""
 
 from functools import partial
-from typing import Dict, List, Optional, Tuple
+from typing import Dict, List, Optional
 
 from vgpuctl.agent.facts import nvidia, pci, pools
 from vgpuctl.agent.host import Host
@@ -14,7 +14,7 @@ from vgpuctl.agent.readings.xids import XidCounts
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.measure_states import NO_TELEMETRY, SUPPORT
 from vgpuctl.agent.wire.measures import GPU, MEASURES
-from vgpuctl.agent.wire.memory import PoolSpace
+from vgpuctl.agent.wire.memory import PoolRooms
 from vgpuctl.agent.wire.readings import GpuReadings, HostReadings, Measured, VmReadings
 
 VFIO = "vfio-pci"
@@ -52,19 +52,19 @@ def read(host: Host) -> HostReadings:
     read_at = host.now()
     mounts = guarded(unread, "/proc/mounts", lambda: host.read_optional("/proc/mounts") or "", "")
     filesystems = pools.FileSystems(mounts)
-    spaces: Tuple[PoolSpace, ...] = guarded(
-        unread, "the room of storage pools", lambda: pools.read_spaces(host, unread, filesystems), ()
+    rooms = guarded(
+        unread, "the room of storage pools", lambda: pools.read_rooms(host, unread, filesystems), PoolRooms()
     )
     left_s = min(LIMIT_S - (host.monotonic() - began_s), VMS_LIMIT_S)
     measured_vms: List[VmReadings] = guarded(
-        unread, "the VMs", lambda: vms.read(host, running, spaces, filesystems, unread, limit_s=left_s), []
+        unread, "the VMs", lambda: vms.read(host, running, rooms.spaces, filesystems, unread, limit_s=left_s), []
     )
     now_s = host.monotonic()
     used_s = None if cpu_s is None else host.cpu_seconds() - cpu_s
     measured = guarded(
         unread,
         "the host itself",
-        lambda: machine.read(host, spaces, took_s=now_s - began_s, cpu_s=used_s).measured(),
+        lambda: machine.read(host, rooms, took_s=now_s - began_s, cpu_s=used_s).measured(),
         Measured((), ()),
     )
     return HostReadings(

@@ -1,25 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
 """Readings of the host itself: its memory, pools and CPU time, and what these readings cost it."""
 
-from typing import Dict, Optional, Sequence
+from typing import Dict, Optional
 
 from vgpuctl.agent.facts import hugepages
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.readings.recorder import Recorder
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.measures import HOST
-from vgpuctl.agent.wire.memory import PoolSpace
+from vgpuctl.agent.wire.memory import PoolRooms
 from vgpuctl.agent.wire.problem_codes import ProblemCode
+from vgpuctl.agent.wire.readings import NOT_MEASURABLE, NOT_READABLE
 
 # The first columns of /proc/stat's line `cpu` (proc(5)). The last two of guests are in user and nice already.
 CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "steal")
 _KIB = 1024
 
 
-def read(host: Host, spaces: Sequence[PoolSpace], *, took_s: float, cpu_s: Optional[float]) -> Recorder:
+def read(host: Host, rooms: PoolRooms, *, took_s: float, cpu_s: Optional[float]) -> Recorder:
     """Return what is measured of the host.
 
-    spaces: of its pools. took_s, cpu_s: time and CPU time of the readings until now, if known.
+    rooms: of its pools. took_s, cpu_s: time and CPU time of the readings until now, if known.
     """
     found = Recorder(HOST)
     found.add("reading_seconds", max(took_s, 0.0))
@@ -57,7 +58,9 @@ def read(host: Host, spaces: Sequence[PoolSpace], *, took_s: float, cpu_s: Optio
         else:
             found.unread("memory_without_hugepages_bytes", f"{kept} KiB of {total} KiB are huge pages")
 
-    for space in spaces:
+    for pool in rooms.unmeasured:
+        found.add("pool_unmeasured", 1, pool.pool, pool.type, NOT_READABLE if pool.is_readable else NOT_MEASURABLE)
+    for space in rooms.spaces:
         found.add("pool_total_bytes", space.total_bytes, space.pool, space.filesystem)
         found.add("pool_available_bytes", space.available_bytes, space.pool, space.filesystem)
     found.ask("memory_total_bytes memory_available_bytes", memory)

@@ -2,7 +2,7 @@
 """Readings of running VMs by libvirt's statistics: one `virsh domstats` for all of them (telemetry reference 3)."""
 
 import re
-from typing import Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from vgpuctl.agent.facts import hugepages
 from vgpuctl.agent.facts.pools import FileSystems
@@ -178,18 +178,22 @@ def read_rooms(
     filesystems: FileSystems,
     unread: List[str],
 ) -> Dict[str, Dict[str, int]]:
-    """Return what the disks of each VM take on the file systems of pools, by VM and file system.
+    """Return what the disks of each VM take on the file systems and volume groups of pools, by VM and file system.
 
-    Each file system is asked alone: one that does not answer is a sentence in `unread`.
+    A logical volume takes its whole size. Each file system is asked alone: one that does not answer is a sentence in
+    `unread`.
     """
+    groups = [one for one in spaces if one.is_group]
     known = {one.filesystem for one in spaces}
     disks: Dict[str, Set[str]] = {}
     asked: Dict[str, Set[str]] = {}
     by_folder: Dict[str, Optional[str]] = {}
+    found: Dict[str, Dict[str, int]] = {}
     for name, statistics in told.items() if spaces else ():
-        for number in range(min(_number(statistics, "block.count") or 0, _DEVICES_AT_MOST)):
-            path = statistics.get(f"block.{number}.path", "")
-            if not path.startswith("/"):
+        for path, size in _disks(statistics):
+            group = _pool_around(path, groups)
+            if group is not None:
+                _add_room(found, name, group.filesystem, size)
                 continue
             folder = path.rpartition("/")[0]
             if folder not in by_folder:
@@ -208,16 +212,28 @@ def read_rooms(
             places.update(host.allocated(f"the disks of VMs on {filesystem}", sorted(paths)))
         except Problem as problem:
             unread.append(problem.message)
-    found: Dict[str, Dict[str, int]] = {}
     for name, own in disks.items():
         for path in own & set(places):
-            place, size = places[path]
+            place, taken = places[path]
             around = None if filesystems.mounts.of(place) else _pool_around(path, spaces)
             on = filesystems.mounts.name_of(place) if around is None else around.filesystem
             if on in known:
-                rooms = found.setdefault(name, {})
-                rooms[on] = rooms.get(on, 0) + size
+                _add_room(found, name, on, taken)
     return found
+
+
+def _disks(statistics: Mapping[str, str]) -> Iterator[Tuple[str, Optional[int]]]:
+    """Yield path and size of each disk that has a path on the host."""
+    for number in range(min(_number(statistics, "block.count") or 0, _DEVICES_AT_MOST)):
+        path = statistics.get(f"block.{number}.path", "")
+        if path.startswith("/"):
+            yield path, _number(statistics, f"block.{number}.physical")
+
+
+def _add_room(found: Dict[str, Dict[str, int]], name: str, filesystem: str, size: Optional[int]) -> None:
+    if size is not None:
+        rooms = found.setdefault(name, {})
+        rooms[filesystem] = rooms.get(filesystem, 0) + size
 
 
 def _guess(filesystems: FileSystems, path: str, spaces: Sequence[PoolSpace]) -> str:

@@ -181,7 +181,8 @@ class HostDiagnostics:
     unread: what could not be read, as sentences. ovn: None where no ovn-controller runs.
     guests_at_shutdown: ON_SHUTDOWN of libvirt-guests as it counts (`suspend`, `shutdown`), None where that service is
     not enabled. is_proxmox: True for a host of Proxmox VE.
-    pool_labels: of pools that are folders; only where SELinux is on. pool_spaces: of active pools that are folders.
+    pool_labels: of pools that are folders; only where SELinux is on. pool_spaces: of active pools that are folders or
+    volume groups.
     sriov_boards: device ids (`20b0`) in the list of the host's sriov-manage, None where its text has no list.
     """
 

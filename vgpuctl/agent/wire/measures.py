@@ -190,8 +190,20 @@ _OF_HOSTS: Tuple[Measure, ...] = (
     _host("memory_available_bytes", "Memory of the host that programs can still have.", kept=True),
     _host("hugepages_total_bytes", "Huge pages of a size, in KiB, that the host keeps.", "size", kept=True),
     _host("hugepages_free_bytes", "Huge pages of a size that no program holds.", "size", kept=True),
-    _host("pool_total_bytes", "Size of the file system of an active storage pool.", "pool", "filesystem", kept=True),
-    _host("pool_available_bytes", "Free room of a storage pool's file system.", "pool", "filesystem", kept=True),
+    _host(
+        "pool_total_bytes",
+        "Size of the file system, or of LVM's volume group, of an active storage pool.",
+        *("pool", "filesystem"),
+        kept=True,
+    ),
+    _host("pool_available_bytes", "Free room of the same.", "pool", "filesystem", kept=True),
+    _host(
+        "pool_unmeasured",
+        "1 for an active storage pool whose room is not known. kind: not-measurable (nothing tells it for this type of"
+        " pool) or not-readable.",
+        *("pool", "type", "kind"),
+        kept=True,
+    ),
     _host("cpu_seconds", "CPU time of the host by mode.", "mode", counter=True),
 )
 MEASURES: Tuple[Measure, ...] = (*_OF_GPUS, *_OF_INSTANCES, *_OF_VGPUS, *_OF_VMS, *_OF_HOSTS)

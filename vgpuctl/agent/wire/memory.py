@@ -42,10 +42,11 @@ class NumaNode:
 
 @dataclass(frozen=True)
 class PoolSpace:
-    """The room of an active storage pool that is a folder.
+    """The room of an active storage pool that is a folder or a volume group of LVM.
 
     filesystem: the one that has the folder: its source where other hosts can mount it too (`nas:/vms`), else the place
-    where it is mounted. available_bytes: for programs without the rights of root.
+    where it is mounted; `/dev/vg0` of a volume group. available_bytes: for programs without the rights of root.
+    is_group: True of a volume group, whose disks are logical volumes.
     """
 
     pool: str
@@ -53,3 +54,24 @@ class PoolSpace:
     filesystem: str
     total_bytes: int
     available_bytes: int
+    is_group: bool = False
+
+
+@dataclass(frozen=True)
+class UnmeasuredPool:
+    """An active storage pool whose room is not known. type: libvirt's, such as `rbd`.
+
+    is_readable: False where nothing on the host tells the room of this type now; True where it did not answer.
+    """
+
+    pool: str
+    type: str
+    is_readable: bool
+
+
+@dataclass(frozen=True)
+class PoolRooms:
+    """The active storage pools of a host, by name: those whose room is known, and the others."""
+
+    spaces: Tuple[PoolSpace, ...] = ()
+    unmeasured: Tuple[UnmeasuredPool, ...] = ()

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Checks of what a host has used up now, by the rows of model/exhaustible.py; `advise` tells what will be."""
+"""Checks of resources that a host has used up, by the rows of model/exhaustible.py; `advise` predicts them."""
 
 from collections.abc import Iterator
 
@@ -15,7 +15,7 @@ from vgpuctl.planner.doctor.host_checks import HOST
 def host_memory(seen: Examined) -> Iterator[Finding]:
     """Beside the 24: the host's memory is nearly used up; the kernel ends programs, such as QEMU, at its end.
 
-    Huge pages are no part of it: the kernel gives them to nobody else, whether they are used or not.
+    Huge pages do not count: the kernel gives them to nobody else, whether they are used or not.
     """
     facts = seen.facts
     if facts.hugepages is not None and facts.why_unread("memory_mib", "memory_available_mib", "hugepages") is None:
@@ -33,7 +33,7 @@ def huge_pages(seen: Examined) -> Iterator[Finding]:
 
 
 def disk_pools(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: the file system of a storage pool is nearly full; QEMU pauses VMs whose disks cannot grow."""
+    """Beside the 24: the room of a storage pool is nearly used up; QEMU pauses VMs whose disks cannot grow."""
     for one in seen.diagnostics.pool_spaces:
         name = f"disk pool {one.pool} on {one.filesystem}"
         yield from _find(DISK_POOL, Severity.WARNING, name, one.total_bytes, one.available_bytes)

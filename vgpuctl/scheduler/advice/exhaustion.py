@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What runs out, when, and which VMs are behind it: one rule for every row of model/exhaustible.py.
+"""The end of resources, its time, and the VMs that cause it: one rule for every row of model/exhaustible.py.
 
 An answer never goes further than its readings: see AHEAD and Prospect.UNKNOWN. docs/advice.md has the rule in words.
 """
@@ -35,7 +35,7 @@ The tenant is empty for a foreign domain; then the host is the third where the r
 
 
 class Prospect(enum.StrEnum):
-    """What is known of the end of a resource.
+    """The outlook of a resource.
 
     used-up: (nearly) nothing is left. runs-out: it will be, if it grows on. lasts: not in the time that is told.
     unknown: the readings do not tell.
@@ -51,7 +51,7 @@ class Prospect(enum.StrEnum):
 class JudgedSeries:
     """A series, judged. text: why, as a clause. recent: the readings that it rests on.
 
-    trend: None where they are too few. arrival: only of what runs out.
+    trend: None where they are too few. arrival: only of a resource that runs out.
     """
 
     ending: Prospect
@@ -147,7 +147,7 @@ def judge(kind: Exhaustible, total: float, points: Sequence[Point], now: float) 
 
 
 def judge_resource(one: SharedResource, now: float) -> JudgedSeries:
-    """Judge a resource. What is used up now is used up, whatever its trend says."""
+    """Judge a resource. One that is used up now is so whatever its trend says."""
     if one.why_not is not None:
         return JudgedSeries(Prospect.UNKNOWN, one.why_not)
     found = judge(one.kind, one.total, one.used, now)

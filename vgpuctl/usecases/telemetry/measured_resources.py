@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The past readings of what VMs share: memory, huge pages and pools of hosts, and licence seats; with their outlooks.
 
-What VMs hold is read only of a resource that ends, for that is the larger part of the history.
+The holdings of VMs are the larger part of the history, and are read only of a resource that ends.
 """
 
 from collections import defaultdict
@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.measures import HOST, VM
+from vgpuctl.agent.wire.readings import NOT_MEASURABLE
 from vgpuctl.model.exhaustible import DISK_POOL, HOST_MEMORY, HUGE_PAGES, LICENCE_SEATS, Exhaustible
 from vgpuctl.model.licence import LicencePool, LicenceSeat
 from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
@@ -79,7 +80,7 @@ def _page_size(kib: str) -> str:
 
 @dataclass(frozen=True)
 class _Told:
-    """What one host told of one part, such as a pool, by time. free: where it can be. last_at: of the last total."""
+    """The readings of one host about one part, such as a pool, by time. last_at: of the last total."""
 
     host: str
     labels: tuple[str, ...]
@@ -125,6 +126,8 @@ def read_outlooks(
         for host in sorted(missing):
             unread = SharedResource(source.kind, host, (host,), source.name(""), 0.0, (), out.get(host))
             found.append(outlook(unread, judge_resource(unread, now), {}))
+    for pool in _unmeasured_pools(past, now, out, hosts):
+        found.append(outlook(pool, judge_resource(pool, now), {}))
     for resource, users in _licences(past, now, pools, seats):
         found.append(outlook(resource, judge_resource(resource, now), users, tenant))
     return found
@@ -163,6 +166,25 @@ def _resources(
             yield part, SharedResource(source.kind, host, tuple(having), name, total, used, why_not, pools)
 
 
+def _unmeasured_pools(
+    past: Past, now: float, out: Mapping[str, str], hosts: Collection[str] | None
+) -> Iterator[SharedResource]:
+    """Each active storage pool whose host says now that it cannot tell the room, and has not told it in the window."""
+    told = {
+        (subject.host, *subject.labels)
+        for subject, samples in _series(past, DISK_POOL, HOST, "pool_unmeasured", now).items()
+        if (hosts is None or subject.host in hosts) and now - samples[-1].at <= DISK_POOL.oldest_s
+    }
+    totals = _series(past, DISK_POOL, HOST, "pool_total_bytes", now) if told else {}
+    known = {(subject.host, subject.labels[0]) for subject in totals}
+    for host, pool, of_type, kind in sorted(told):
+        if (host, pool) not in known:
+            untold = f"vgpuctl has no reading for pools of type {of_type}, whose room libvirt tells as of a refresh"
+            unread = f"the host cannot read it now: `vgpuctl check-hosts --limit {host}` tells why"
+            why = out.get(host) or (untold if kind == NOT_MEASURABLE else unread)
+            yield SharedResource(DISK_POOL, host, (host,), f"disk pool {pool}", 0.0, (), why)
+
+
 def _series(
     past: Past, kind: Exhaustible, of: str, measure: str, now: float, **where: str
 ) -> dict[Subject, list[Sample]]:
@@ -187,7 +209,7 @@ def _used(source: _OfHosts, group: Iterable[_Told], total: float) -> Points:
 
 
 def _part(subject: Subject) -> str:
-    """What tells resources of one kind apart on a host, such as a file system."""
+    """The name that tells resources of one kind apart on a host, such as a file system."""
     return subject.labels[-1] if subject.labels else ""
 
 
@@ -225,7 +247,7 @@ def _pools(group: Iterable[_Told]) -> tuple[str, ...]:
 
 
 def _users(source: _OfHosts, resource: SharedResource, part: str, past: Past, now: float, store: Store) -> Users:
-    """What VMs hold of a resource. The disks of a VM that was deleted are gone, and so is what they took."""
+    """The part of a resource that each VM holds. The disks of a deleted VM are gone, and so is their part."""
     ours = None
     if not source.kind.is_returned:
         with store.reading() as session:

@@ -232,6 +232,36 @@ def test_a_vm_that_was_deleted_is_behind_nothing_and_a_new_trend_begins(store: S
     assert "no VM named here is behind the other 20%" in found.text
 
 
+def test_a_pool_that_nobody_can_measure_is_unknown_with_the_reason(store: Store, history: History) -> None:
+    room = (flat(1000), flat(900))
+    keep(history, {"gpu1": Told(pools={("vms", SRV): room, ("late", NAS): room})})
+    for before, host, labels in (
+        (2, "gpu1", ("ceph", "rbd", "not-measurable")),
+        (2, "gpu1", ("fast", "logical", "not-readable")),
+        (1, "gpu1", ("late", "netfs", "not-readable")),
+        (60, "gpu1", ("gone", "rbd", "not-measurable")),
+        (2, "gpu1", ("odd", "x\x1b[2J{host}", "made up")),
+        (2, "gpu2", ("ceph", "rbd", "not-measurable")),
+        (2, "gpu3", ("ceph", "rbd", "not-measurable")),
+    ):
+        pool = Subject("host", host, "").part(labels)
+        history.add(NOW - 60 * before, [MeasuredValue(pool, "pool_unmeasured", 1.0)])
+    with store.transaction() as session:
+        session.restrict("gpu2", WHOLE_HOST, RestrictionKind.DRAIN, "new fans")
+    found = outlooks(store, history, "gpu1", "gpu2")
+    pools = {
+        (host, name): one for (host, name), one in found.items() if name.startswith("disk pool ") and not one.is_read
+    }
+    assert {key: one.ending for key, one in pools.items()} == dict.fromkeys(
+        [("gpu1", "disk pool ceph"), ("gpu1", "disk pool fast"), ("gpu1", "disk pool odd"), ("gpu2", "disk pool ceph")],
+        Prospect.UNKNOWN,
+    ), "a pool whose room was read before is told by its file system"
+    assert "no reading for pools of type rbd" in pools["gpu1", "disk pool ceph"].text
+    assert "`vgpuctl check-hosts --limit gpu1`" in pools["gpu1", "disk pool fast"].text
+    assert "drained for maintenance" in pools["gpu2", "disk pool ceph"].text
+    assert [one.finding for one in pools.values()] == [None] * 4
+
+
 @pytest.mark.parametrize(
     ("told", "text"),
     [

@@ -117,6 +117,11 @@ def test_nodes_that_nothing_has_used_yet_are_made_before_the_file_is_written(tmp
     assert take(host, SetContainerGpus((ONE,))).changes[0].changed, "a driver without that module"
     assert written(host)["containerEdits"] == {"deviceNodes": [{"path": "/dev/nvidiactl"}]}
     assert host.read("/dev/asked") == "-c 0", "nothing else is missing"
+    assert read_facts(host).cdi == CdiFacts((ONE,), missing_nodes=("/dev/nvidia-uvm",))
+    host.place("/usr/bin/nvidia-modprobe").unlink()
+    assert read_facts(host).cdi == CdiFacts((ONE,), missing_nodes=("/dev/nvidia-uvm",), has_modprobe=False)
+    host.place("/dev/nvidia-uvm").touch()
+    assert read_facts(host).cdi == CdiFacts((ONE,), is_current=False), "somebody has made it since"
 
 
 def test_the_nodes_of_instances_are_made_too(tmp_path: Path) -> None:

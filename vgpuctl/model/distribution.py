@@ -34,6 +34,7 @@ class Package(StrEnum):
     SUDO = "sudo"
     OVN_HOST = "ovn host"
     SWTPM = "tpm emulator"
+    NVIDIA_MODPROBE = "nvidia-modprobe"
 
 
 _FAMILIES = {
@@ -67,6 +68,8 @@ _PACKAGES = {
     },
     # Debian's swtpm alone does not bring swtpm_setup.
     Package.SWTPM: {Family.DEBIAN: "swtpm swtpm-tools", Family.EL: "swtpm swtpm-tools", Family.SUSE: "swtpm"},
+    # In contrib of Debian, and in NVIDIA's repositories of all families.
+    Package.NVIDIA_MODPROBE: dict.fromkeys((Family.DEBIAN, Family.EL, Family.SUSE), "nvidia-modprobe"),
 }
 # Packages that one release has separately. apt installs them as recommended ones, unless it is told to install none.
 _SEPARATE = {"debian 13": {Package.QEMU: "qemu-system-modules-spice"}}

@@ -17,7 +17,6 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.steps import Change
 
 _TIMEOUT_S = 60.0
-_MODPROBE = "nvidia-modprobe"
 _CONTROL_MINOR = 255
 _VERSION = "0.5.0"
 """Of the specification: the first with devices whose name begins with a digit, and all that is written here."""
@@ -71,14 +70,14 @@ def _make_nodes(host: Host, devices: Sequence[OwnDevice]) -> None:
     which has no such module, the file has the nodes that there are. Sources: nvidia-modprobe(1) and nvidia-modprobe.c;
     NVIDIA MIG User Guide, "Device Nodes and Capabilities" (-f).
     """
-    if host.find_program(_MODPROBE) is None:
+    if host.find_program(wire.MODPROBE) is None:
         return
     missing = {path: way for one in devices for path, way in one.made_by if not host.exists(path)}
     missing.update({cdi.CONTROL: f"-c {_CONTROL_MINOR}"} if not host.exists(cdi.CONTROL) else {})
     for ways in (["-u", "-c 0"] if not host.exists(cdi.UVM) else [], sorted(missing.values())):
         if ways:
             with contextlib.suppress(Problem):
-                host.run([_MODPROBE, *" ".join(ways).split()], timeout_s=_TIMEOUT_S, changes=True)
+                host.run([wire.MODPROBE, *" ".join(ways).split()], timeout_s=_TIMEOUT_S, changes=True)
 
 
 def _content(host: Host, devices: Sequence[OwnDevice]) -> Dict[str, Any]:

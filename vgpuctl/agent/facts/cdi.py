@@ -59,7 +59,9 @@ def read(host: Host) -> CdiFacts:
         is_current = is_current and basis_of(host, own_devices(host, state.gpus)) == state.basis
     except Problem:
         is_current = False  # a card of it has left its driver
-    return CdiFacts(state.gpus, is_current, others, unread=unread)
+    missing = tuple(path for path in (CONTROL, UVM) if not host.exists(path))
+    has_modprobe = not missing or host.find_program(wire.MODPROBE) is not None
+    return CdiFacts(state.gpus, is_current, others, unread=unread, missing_nodes=missing, has_modprobe=has_modprobe)
 
 
 def read_state(host: Host) -> Optional[CdiState]:

@@ -11,6 +11,7 @@ from vgpuctl.agent.wire.values import dataclass
 FILE = "/etc/cdi/vgpuctl.json"
 STATE = "/etc/vgpuctl/cdi.json"
 KIND = "nvidia.com/gpu"
+MODPROBE = "nvidia-modprobe"
 FOLDERS = ("/etc/cdi", "/run/cdi")
 """Where engines look; /var/run is /run."""
 
@@ -35,6 +36,8 @@ class CdiFacts:
     would be written so again. others: files of other programs that describe GPUs of NVIDIA's too; FILE is among them
     where vgpuctl did not write it, or has lost STATE. unknown: why it is not known which GPUs FILE gives away; gpus
     means nothing then. unread: what of the folders could not be read, in words; it may be one of the others.
+    missing_nodes: of the driver's, those without which no program of a container computes, and that nothing has made;
+    only told where there is FILE. has_modprobe: the host has the program that makes them.
     """
 
     gpus: Tuple[str, ...] = ()
@@ -42,6 +45,8 @@ class CdiFacts:
     others: Tuple[str, ...] = ()
     unknown: Optional[str] = None
     unread: Tuple[str, ...] = ()
+    missing_nodes: Tuple[str, ...] = ()
+    has_modprobe: bool = True
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 
 from collections.abc import Iterator
 
-from vgpuctl.agent.wire.cdi import FILE, STATE
+from vgpuctl.agent.wire.cdi import FILE, MODPROBE, STATE
 from vgpuctl.agent.wire.check_ids import CheckId
 from vgpuctl.model.distribution import (
     Package,
@@ -69,7 +69,7 @@ def proxmox(seen: Examined) -> Iterator[Finding]:
 
 
 def container_gpus(seen: Examined) -> Iterator[Finding]:
-    """Beside the 24: containers take GPUs by vgpuctl.json without a layout behind it, or nobody knows which GPUs."""
+    """Beside the 24: containers take GPUs by vgpuctl.json without a layout, a record, or the driver's nodes."""
     found = seen.facts.cdi
     if found is None:
         return
@@ -84,3 +84,9 @@ def container_gpus(seen: Examined) -> Iterator[Finding]:
         read = f"{FILE} gives {', '.join(found.gpus)} to containers, and no layout says so"
         fix = "declare `vgpu:` of the host (`version: 1` is enough), then `vgpuctl apply-hosts` removes the file"
         yield Finding(CheckId.CONTAINER_GPUS, Severity.WARNING, HOST, read, fix)
+    elif found.gpus and found.missing_nodes:
+        read = f"{FILE} is without {', '.join(found.missing_nodes)}, so no program in a container can compute"
+        make = install([Package.NVIDIA_MODPROBE], family_of(seen.facts.distribution))
+        if found.has_modprobe:
+            make = f"run `{MODPROBE} -u -c 0` there (the vGPU manager has no such module)"
+        yield Finding(CheckId.CONTAINER_GPUS, Severity.WARNING, HOST, read, f"{make}, then `vgpuctl apply-hosts`")

@@ -29,6 +29,12 @@ def declaring(page_kib: int, count: int) -> Examined:
     return replace(found, layout=HostLayout(found.layout.gpus, hugepages=((page_kib, count),)))
 
 
+def with_nodes(missing: tuple[str, ...], *, has_modprobe: bool = True) -> Examined:
+    """A GPU for containers, of whose driver some nodes are missing."""
+    found = CdiFacts((a40().address,), missing_nodes=missing, has_modprobe=has_modprobe)
+    return seen(a40(), facts={"cdi": found, "distribution": ("debian",)})
+
+
 @pytest.mark.parametrize(
     ("check", "found", "fix"),
     [
@@ -46,6 +52,8 @@ def declaring(page_kib: int, count: int) -> Examined:
         ("container-gpus", replace(seen(a40(), facts={"cdi": CdiFacts((a40().address,))}), layout=None), "apply-hosts"),
         ("container-gpus", seen(a40(), facts={"cdi": CdiFacts(unknown="EIO")}), "remove it and /etc/vgpuctl/cdi.json"),
         ("container-gpus", seen(a40(), facts={"cdi": CdiFacts(others=(FILE,))}), "was taken off the host"),
+        ("container-gpus", with_nodes(("/dev/nvidia-uvm",), has_modprobe=False), "apt-get install -y nvidia-modprobe"),
+        ("container-gpus", with_nodes(("/dev/nvidiactl", "/dev/nvidia-uvm")), "run `nvidia-modprobe -u -c 0` there"),
     ],
 )
 def test_it_is_found_with_its_fix(check: str, found: Examined, fix: str) -> None:
@@ -66,6 +74,7 @@ def test_it_is_found_with_its_fix(check: str, found: Examined, fix: str) -> None
         seen(a40(), guests_at_shutdown="shutdown"),
         seen(a40(), facts={"cdi": CdiFacts((a40().address,), others=("/run/cdi/nvidia.yaml",))}),
         replace(seen(a40(), facts={"cdi": CdiFacts()}), layout=None),
+        with_nodes(()),
     ],
 )
 def test_a_host_that_has_it_is_healthy(found: Examined) -> None:

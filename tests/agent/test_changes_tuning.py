@@ -16,6 +16,7 @@ from vgpuctl.agent.wire.tuning import (
     SetComputeMode,
     SetEccMode,
     SetGpuClocks,
+    SetMemoryClocks,
     SetPowerLimit,
     clocks_in_words,
     runs_of,
@@ -24,12 +25,15 @@ from vgpuctl_lab.simulated.machine.nvml import CODES
 
 LIMIT = SetPowerLimit(PF, 200_000)
 CLOCKS = SetGpuClocks(PF, (1200, 1695))
+MEMORY = SetMemoryClocks(PF, (405, 405))
 STEPS: dict[str, tuple[tuple[Step, ...], Step, tuple[str, str]]] = {
     "power": ((), LIMIT, ("300 W", "200 W")),
     "power-back": ((LIMIT,), SetPowerLimit(PF, None), ("200 W", "300 W")),
     "clocks": ((), CLOCKS, ("unknown", "1200-1695 MHz")),
     "one-clock": ((CLOCKS,), SetGpuClocks(PF, (1500, 1500)), ("1200-1695 MHz", "1500 MHz")),
     "clocks-back": ((CLOCKS,), SetGpuClocks(PF, UNLOCKED), ("1200-1695 MHz", "not locked")),
+    "memory": ((CLOCKS,), MEMORY, ("unknown", "405 MHz")),
+    "memory-back": ((MEMORY,), SetMemoryClocks(PF, UNLOCKED), ("405 MHz", "not locked")),
     "ecc": ((), SetEccMode(PF, False), ("enabled", "enabled, disabled pending")),
     "ecc-back": ((SetEccMode(PF, False),), SetEccMode(PF, True), ("enabled, disabled pending", "enabled")),
     "compute-mode": ((), SetComputeMode(PF, "exclusive-process"), ("default", "exclusive-process")),
@@ -67,6 +71,8 @@ REFUSED: dict[str, tuple[str, Step, str, str]] = {
     "below": ("a40", SetGpuClocks(PF, (5, 1200)), "setting-refused", "nearest: 210"),
     "upside-down": ("a40", SetGpuClocks(PF, (1500, 1200)), "setting-refused", "1500-1200 is no range"),
     "negative": ("a40", SetGpuClocks(PF, (-15, 1200)), "setting-refused", "-15-1200 is no range"),
+    "no-memory-clock": ("a40", SetMemoryClocks(PF, (405, 7000)), "setting-refused", "7251 MHz; nearest: 7251 and 405"),
+    "memory-upside-down": ("a40", SetMemoryClocks(PF, (7251, 405)), "setting-refused", "no range of memory clocks"),
     "no-ecc": ("geforce-rtx-3090", SetEccMode(PF, True), "setting-missing", f"{PF} has no ECC"),
     "unknown-mode": ("a40", SetComputeMode(PF, "exclusive-thread"), "setting-refused", "exclusive-process"),
     "no-nvml": ("amd-mi210", SetPowerLimit(PF, 200_000), "nvml-missing", "NVML"),
@@ -92,13 +98,15 @@ def test_mig_has_the_default_compute_mode_alone(tmp_path: Path) -> None:
 
 def test_a_reboot_commits_ecc_and_loses_the_rest(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "a40")
-    machine.done(LIMIT, CLOCKS, SetComputeMode(PF, "prohibited"), SetEccMode(PF, False))
+    machine.done(LIMIT, CLOCKS, MEMORY, SetComputeMode(PF, "prohibited"), SetEccMode(PF, False))
     found = tuning(machine)
+    assert found.locked_memory_clocks_mhz == (405, 405)
     assert (found.power_limit_mw, found.locked_clocks_mhz, found.compute_mode) == (200_000, (1200, 1695), "prohibited")
     assert (found.ecc, found.ecc_pending) == (True, False)
     machine.reboot()
     found = tuning(machine)
     assert (found.power_limit_mw, found.locked_clocks_mhz, found.compute_mode) == (300_000, None, "default")
+    assert found.locked_memory_clocks_mhz is None
     assert (found.ecc, found.ecc_pending) == (False, False)
 
 
@@ -107,8 +115,8 @@ def test_a_step_that_takes_the_card_from_its_driver_ends_what_is_known_of_its_cl
     step: Step, tmp_path: Path
 ) -> None:
     machine = Machine(tmp_path, "a40")
-    machine.done(CLOCKS)
-    assert clock_notes.read(machine.host) == {PF: (1200, 1695)}
+    machine.done(CLOCKS, MEMORY)
+    assert clock_notes.read(machine.host) == {PF: (1200, 1695), f"{PF} memory clocks": (405, 405)}
     machine.done(step)
     assert clock_notes.read(machine.host) == {}
 
@@ -121,12 +129,22 @@ def test_a_step_that_changes_nothing_keeps_what_is_known_of_the_clocks(tmp_path:
 
 def test_a_clock_above_the_range_disproves_the_note(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "a40")
-    machine.done(SetGpuClocks(PF, (210, 600)))
+    machine.done(SetGpuClocks(PF, (210, 600)), MEMORY)
     assert tuning(machine).locked_clocks_mhz == (210, 600)
+    assert tuning(machine).locked_memory_clocks_mhz == (405, 405)
     with machine.files.change() as state:
-        state.tunings[PF] = replace(state.tunings[PF], clocks_mhz=(1740, 1740))
+        state.tunings[PF] = replace(state.tunings[PF], clocks_mhz=(1740, 1740), memory_mhz=None)
     assert tuning(machine).locked_clocks_mhz is None
-    assert machine.done(SetGpuClocks(PF, (210, 600)))
+    assert tuning(machine).locked_memory_clocks_mhz is None
+    assert machine.done(SetGpuClocks(PF, (210, 600)), MEMORY)
+
+
+@pytest.mark.parametrize("clocks", [(405, 7251), UNLOCKED])
+def test_a_board_before_ampere_locks_no_memory_clocks(clocks: tuple[int, int], tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "t4")
+    refused = machine.refused(SetMemoryClocks(PF, clocks))
+    assert refused.code == "nvml-not-supported" and "memory clocks" in refused.message
+    assert clock_notes.read(machine.host) == {}
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{", '{"0000:41:00.0": 7}', '{"0000:41:00.0": [1]}', '{"x": [null, 1]}'])

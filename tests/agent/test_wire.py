@@ -59,6 +59,7 @@ from vgpuctl.agent.wire.tuning import (
     SetComputeMode,
     SetEccMode,
     SetGpuClocks,
+    SetMemoryClocks,
     SetPowerLimit,
     UnreadSetting,
 )
@@ -131,6 +132,7 @@ STEPS: tuple[Step, ...] = (
     SetVgpuScheduler("0000:41:00.0", "equal-share", 2000),
     SetPowerLimit("0000:41:00.0", None),
     SetGpuClocks("0000:41:00.0", (1200, 1740)),
+    SetMemoryClocks("0000:41:00.0", (0, 0)),
     SetEccMode("0000:41:00.0", False),
     SetComputeMode("0000:41:00.0", "prohibited"),
     SetServiceActive("nvidia-dcgm.service", False),

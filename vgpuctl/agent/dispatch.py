@@ -37,7 +37,7 @@ from vgpuctl.agent.wire.steps import (
     Step,
     TakeOutUplink,
 )
-from vgpuctl.agent.wire.tuning import SetComputeMode, SetEccMode, SetGpuClocks, SetPowerLimit
+from vgpuctl.agent.wire.tuning import SetComputeMode, SetEccMode, SetGpuClocks, SetMemoryClocks, SetPowerLimit
 
 RECORDED_CALLS = ("facts", "health", "diagnostics", "readings")
 _INSTALLED = ("boot", "certificate", "textfile")
@@ -58,6 +58,7 @@ _TAKERS: Dict[Type[Step], str] = {
     SetVgpuScheduler: "scheduler.ensure",
     SetPowerLimit: "tuning.ensure_power_limit",
     SetGpuClocks: "tuning.ensure_clocks",
+    SetMemoryClocks: "tuning.ensure_clocks",
     SetEccMode: "tuning.ensure_ecc",
     SetComputeMode: "tuning.ensure_compute_mode",
     SetServiceActive: "services.ensure",

@@ -193,13 +193,14 @@ DEFAULT_POWER = 0
 
 @dataclass(frozen=True)
 class TuningLayout:
-    """Settings of whole cards. power_limit_mw: DEFAULT_POWER for the board's own. gpu_clocks_mhz: lowest and highest,
-    (0, 0) for clocks that are not locked."""
+    """Settings of whole cards. power_limit_mw: DEFAULT_POWER for the board's own. gpu_clocks_mhz, memory_clocks_mhz:
+    lowest and highest, (0, 0) for clocks that are not locked."""
 
     power_limit_mw: int | None = None
     gpu_clocks_mhz: tuple[int, int] | None = None
     ecc: bool | None = None
     compute_mode: ComputeMode | None = None
+    memory_clocks_mhz: tuple[int, int] | None = None
 
     @property
     def keys(self) -> tuple[str, ...]:

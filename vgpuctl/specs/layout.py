@@ -99,6 +99,7 @@ class WrittenGpu:
     pf_params: VgpuParams = ()
     power_limit_mw: int | None = None
     gpu_clocks_mhz: tuple[int, int] | None = None
+    memory_clocks_mhz: tuple[int, int] | None = None
     ecc: bool | None = None
     compute_mode: ComputeMode | None = None
     tune: TuningBounds | None = None
@@ -137,7 +138,7 @@ def _gpu(values: dict[str, Any], entry: Value) -> GpuLayout:
     _check_types(one, keys)
     check_params(one.vgpu_params, (*one.types, *dict(one.shares)), keys)
     check_function_params(one.vf_params, one.pf_params, keys)
-    tuning = TuningLayout(one.power_limit_mw, one.gpu_clocks_mhz, one.ecc, one.compute_mode)
+    tuning = TuningLayout(**{each.name: getattr(one, each.name) for each in fields(TuningLayout)})
     bounds = one.tune or TuningBounds()
     return GpuLayout(one.match, _layout_of(one, keys), str(entry.origin), checked(tuning, bounds, keys), bounds)
 

@@ -86,13 +86,19 @@ TUNING_FIELDS = (
         words={"default": DEFAULT_POWER},
         kinds=_ON_HOST,
     ),
-    Field(
-        "gpu_clocks_mhz",
-        Text(parse_clocks, show_clocks, takes_numbers=True, hint=_HINT),
-        "Clocks that the GPU is locked to, in MHz: 1200-1700, or 1500; `default` unlocks them",
-        metavar="LOWEST-HIGHEST",
-        words={"default": UNLOCKED},
-        kinds=_ON_HOST,
+    *(
+        Field(
+            name,
+            Text(parse_clocks, show_clocks, takes_numbers=True, hint=_HINT),
+            f"Clocks that the {what} is locked to, in MHz: {example}; `default` unlocks them",
+            metavar="LOWEST-HIGHEST",
+            words={"default": UNLOCKED},
+            kinds=_ON_HOST,
+        )
+        for name, what, example in (
+            ("gpu_clocks_mhz", "GPU", "1200-1700, or 1500"),
+            ("memory_clocks_mhz", "GPU's memory", "405-7251, or 7251"),
+        )
     ),
     Field(
         "ecc",

@@ -140,8 +140,13 @@ nvmlReturn_t tell_ids(const unsigned int *ids, unsigned int found, unsigned int 
 API nvmlVgpuInstanceGetVmDriverVersion(nvmlVgpuInstance_t instance, char *version, unsigned int size);
 
 /* tuning.c: power_mw is 0 for the board's own, the clocks are 0 where they are not locked. */
+struct clocks {
+	unsigned int lowest_mhz, highest_mhz;
+};
+
 struct tuning {
-	unsigned int power_mw, lowest_mhz, highest_mhz, compute_mode, ecc, ecc_pending;
+	unsigned int power_mw, compute_mode, ecc, ecc_pending;
+	struct clocks gpu, memory;
 };
 
 struct tuning tuning_of(const struct gpu *gpu);

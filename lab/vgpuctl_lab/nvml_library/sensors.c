@@ -318,15 +318,17 @@ unsigned int gpu_sm_clock_mhz(struct view *view)
 
 	if (gpu_curve(view, "sm_clock_hertz", &told))
 		return nearest(told / 1e6);
-	highest = tuning.highest_mhz ? tuning.highest_mhz : SM_MHZ;
+	highest = tuning.gpu.highest_mhz ? tuning.gpu.highest_mhz : SM_MHZ;
 	if (gpu_clock_events(view) & SLOWING_EVENTS)
 		return highest < SM_MHZ / 2 ? highest : SM_MHZ / 2;
-	return gpu_share(view, UTILIZATION) > 0 ? highest : tuning.highest_mhz ? tuning.lowest_mhz : IDLE_SM_MHZ;
+	return gpu_share(view, UTILIZATION) > 0 ? highest : tuning.gpu.highest_mhz ? tuning.gpu.lowest_mhz : IDLE_SM_MHZ;
 }
 
 unsigned int gpu_memory_clock_mhz(struct view *view)
 {
-	return nearest(gpu_curve_or(view, "memory_clock_hertz", MEMORY_MHZ * 1e6) / 1e6);
+	unsigned int highest = tuning_of(view->gpu).memory.highest_mhz;
+
+	return nearest(gpu_curve_or(view, "memory_clock_hertz", (highest ? highest : MEMORY_MHZ) * 1e6) / 1e6);
 }
 
 /* The device ids of Ampere begin at 0x2000; those before are lower, those after higher. */

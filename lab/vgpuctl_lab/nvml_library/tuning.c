@@ -48,8 +48,9 @@ struct tuning tuning_of(const struct gpu *gpu)
 	if (!file)
 		return tuning;
 	read_boot_id(now);
-	if (fscanf(file, "%36s %u %u %u %u %u %u", boot_id, &found.power_mw, &found.lowest_mhz, &found.highest_mhz,
-		   &found.compute_mode, &found.ecc, &found.ecc_pending) == 7) {
+	if (fscanf(file, "%36s %u %u %u %u %u %u %u %u", boot_id, &found.power_mw, &found.gpu.lowest_mhz,
+		   &found.gpu.highest_mhz, &found.memory.lowest_mhz, &found.memory.highest_mhz, &found.compute_mode,
+		   &found.ecc, &found.ecc_pending) == 9) {
 		if (!strcmp(boot_id, now))
 			tuning = found;
 		else
@@ -75,8 +76,9 @@ static nvmlReturn_t keep(const struct gpu *gpu, const struct tuning *tuning)
 	file = fopen(temporary, "we");
 	if (!file)
 		return NVML_ERROR_UNKNOWN;
-	size = fprintf(file, "%s %u %u %u %u %u %u\n", boot_id, tuning->power_mw, tuning->lowest_mhz,
-		       tuning->highest_mhz, tuning->compute_mode, tuning->ecc, tuning->ecc_pending);
+	size = fprintf(file, "%s %u %u %u %u %u %u %u %u\n", boot_id, tuning->power_mw, tuning->gpu.lowest_mhz,
+		       tuning->gpu.highest_mhz, tuning->memory.lowest_mhz, tuning->memory.highest_mhz,
+		       tuning->compute_mode, tuning->ecc, tuning->ecc_pending);
 	if (fclose(file) || size < 0 || rename(temporary, path))
 		return NVML_ERROR_UNKNOWN;
 	return NVML_SUCCESS;
@@ -199,33 +201,48 @@ static bool is_clock(unsigned int mhz)
 	return mhz >= IDLE_SM_MHZ && mhz <= SM_MHZ && (mhz - IDLE_SM_MHZ) % CLOCK_STEP_MHZ == 0;
 }
 
-static nvmlReturn_t lock_clocks(const struct gpu *gpu, unsigned int lowest, unsigned int highest)
+static bool is_memory_clock(unsigned int mhz)
 {
-	struct tuning tuning = tuning_of(gpu);
+	return mhz == IDLE_MEMORY_MHZ || mhz == MEMORY_MHZ;
+}
 
-	tuning.lowest_mhz = lowest;
-	tuning.highest_mhz = highest;
-	return keep(gpu, &tuning);
+/* Lock one of the two clocks to a range, or unlock it with 0 and 0. Those of the memory are locked from Ampere on. */
+static nvmlReturn_t lock_clocks(nvmlDevice_t device, bool of_memory, unsigned int lowest, unsigned int highest)
+{
+	VIEW(view);
+	nvmlReturn_t ret = view_gpu(&view, device);
+	bool (*is_known)(unsigned int mhz) = of_memory ? is_memory_clock : is_clock;
+	struct tuning tuning;
+
+	if (ret != NVML_SUCCESS)
+		return ret;
+	if (of_memory && !gpu_is_ampere(view.gpu))
+		return NVML_ERROR_NOT_SUPPORTED;
+	if (highest && (lowest > highest || !is_known(lowest) || !is_known(highest)))
+		return NVML_ERROR_INVALID_ARGUMENT;
+	tuning = tuning_of(view.gpu);
+	*(of_memory ? &tuning.memory : &tuning.gpu) = (struct clocks){ lowest, highest };
+	return keep(view.gpu, &tuning);
 }
 
 API nvmlDeviceSetGpuLockedClocks(nvmlDevice_t device, unsigned int lowest, unsigned int highest)
 {
-	VIEW(view);
-	nvmlReturn_t ret = view_gpu(&view, device);
-
-	if (ret != NVML_SUCCESS)
-		return ret;
-	if (lowest > highest || !is_clock(lowest) || !is_clock(highest))
-		return NVML_ERROR_INVALID_ARGUMENT;
-	return lock_clocks(view.gpu, lowest, highest);
+	return highest ? lock_clocks(device, false, lowest, highest) : NVML_ERROR_INVALID_ARGUMENT;
 }
 
 API nvmlDeviceResetGpuLockedClocks(nvmlDevice_t device)
 {
-	VIEW(view);
-	nvmlReturn_t ret = view_gpu(&view, device);
+	return lock_clocks(device, false, 0, 0);
+}
 
-	return ret == NVML_SUCCESS ? lock_clocks(view.gpu, 0, 0) : ret;
+API nvmlDeviceSetMemoryLockedClocks(nvmlDevice_t device, unsigned int lowest, unsigned int highest)
+{
+	return highest ? lock_clocks(device, true, lowest, highest) : NVML_ERROR_INVALID_ARGUMENT;
+}
+
+API nvmlDeviceResetMemoryLockedClocks(nvmlDevice_t device)
+{
+	return lock_clocks(device, true, 0, 0);
 }
 
 API nvmlDeviceGetEccMode(nvmlDevice_t device, unsigned int *current, unsigned int *pending)

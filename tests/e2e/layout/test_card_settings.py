@@ -16,7 +16,7 @@ from vgpuctl_lab.simulated.machine.nvml import CODES
 from vgpuctl_lab.simulated.machine.tuning import Tuning
 
 GPU = "0000:41:00.0"
-TUNED = {"power_limit_w": 250, "gpu_clocks_mhz": "1200-1695", "ecc": False}
+TUNED = {"power_limit_w": 250, "gpu_clocks_mhz": "1200-1695", "memory_clocks_mhz": 405, "ecc": False}
 DECLARED: dict[str, dict[str, Any]] = {
     "sim_001": {"gpus": [{"match": "all", "kind": "vgpu", "compute_mode": "prohibited", **TUNED}]},
     "sim_002": {"gpus": [{"match": "all", "kind": "off", "power_limit_w": 400}]},
@@ -48,11 +48,12 @@ def test_settings_are_applied_once_and_ecc_waits_for_the_reboot(layouts: LayoutF
     plan = operator.does("plan-hosts", "--limit", "sim-001", "--steps", "--diff").out
     assert "card settings: limit the power of 0000:41:00.0 to 250 W" in plan
     assert "card settings: lock the clocks of 0000:41:00.0 to 1200-1695 MHz" in plan
+    assert "card settings: lock the memory clocks of 0000:41:00.0 to 405 MHz" in plan
     assert "card settings: switch ECC of 0000:41:00.0 off, pending until the host reboots" in plan
     assert layouts.states() == before, "plan-hosts changed a host"
     first = applied(layouts)
     assert first["error"] is None and first["failed"] == 0
-    assert machine.state().tunings == {GPU: Tuning(250_000, (1200, 1695), 2)}
+    assert machine.state().tunings == {GPU: Tuning(250_000, (1200, 1695), 2, (405, 405))}
     assert modes.ecc_mode(machine.state(), machine.shape.cards[0]) == (True, False)
     second = applied(layouts)
     assert (second["changed"], second["failed"], second["writes"], second["error"]) == (0, 0, 0, None)
@@ -65,6 +66,7 @@ def test_settings_are_applied_once_and_ecc_waits_for_the_reboot(layouts: LayoutF
     assert "it counts after a reboot of the host, which ends VM web-1 of acme" in checked.out
     shown = operator.does("inspect-host", "sim-001").out
     assert "  power limit   250 W, of 150 W to 300 W\n" in shown
+    assert "  memory clocks 405 to 7251 MHz, 405 MHz\n" in shown
     assert "  ECC           enabled, disabled pending\n" in shown
     operator.does("delete-vm", "web-1", "--tenant", "acme", "--yes")
 
@@ -72,7 +74,7 @@ def test_settings_are_applied_once_and_ecc_waits_for_the_reboot(layouts: LayoutF
 def test_a_reboot_brings_all_of_it_back_and_commits_ecc(layouts: LayoutFleet) -> None:
     machine = layouts.machine("sim-001")
     lab.simulated.reboot("sim-001", folder=layouts.folder)
-    assert machine.state().tunings == {GPU: Tuning(250_000, (1200, 1695), 2)}
+    assert machine.state().tunings == {GPU: Tuning(250_000, (1200, 1695), 2, (405, 405))}
     assert modes.ecc_mode(machine.state(), machine.shape.cards[0]) == (False, False)
     again = applied(layouts)
     assert (again["changed"], again["skipped"], again["writes"]) == (0, 0, 0)
@@ -85,10 +87,11 @@ def test_a_setting_that_somebody_changed_is_drift_and_is_set_again(layouts: Layo
         state.tunings[GPU] = Tuning(200_000, (1740, 1740), 0)
     checked = layouts.operator.run("check-hosts", "--limit", "sim-001")
     assert checked.code == 1
-    for line in ("power-limit is 200 W, declared 250 W", "gpu-clocks is unknown", "compute-mode is default"):
+    others = ("memory-clocks is unknown", "compute-mode is default")
+    for line in ("power-limit is 200 W, declared 250 W", "gpu-clocks is unknown", *others):
         assert f"{GPU}: {line}" in checked.out
-    assert applied(layouts)["changed"] == 3
-    assert layouts.machine("sim-001").state().tunings == {GPU: Tuning(250_000, (1200, 1695), 2)}
+    assert applied(layouts)["changed"] == 4
+    assert layouts.machine("sim-001").state().tunings == {GPU: Tuning(250_000, (1200, 1695), 2, (405, 405))}
 
 
 def test_an_unread_setting_is_never_as_declared(layouts: LayoutFleet) -> None:

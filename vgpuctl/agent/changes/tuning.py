@@ -12,10 +12,11 @@ from vgpuctl.agent.wire.steps import Change
 from vgpuctl.agent.wire.tuning import (
     COMPUTE_MODES,
     UNLOCKED,
+    ClockStep,
     GpuTuning,
     SetComputeMode,
     SetEccMode,
-    SetGpuClocks,
+    SetMemoryClocks,
     SetPowerLimit,
     clocks_in_words,
     watts,
@@ -45,35 +46,43 @@ def ensure_power_limit(host: Host, step: SetPowerLimit, *, dry_run: bool) -> Cha
     return Change(step.op, step.address, watts(found), watts(wanted), changed=True)
 
 
-def ensure_clocks(host: Host, step: SetGpuClocks, *, dry_run: bool) -> Change:
-    """Lock or unlock the clocks. NVML does not tell them, so what was set last in this boot counts as found.
+def ensure_clocks(host: Host, step: ClockStep, *, dry_run: bool) -> Change:
+    """Lock or unlock clocks. NVML does not tell the lock, so what was set last in this boot counts as found.
 
     Raises Problem: `setting-missing`, `setting-refused`, NVML's.
     """
     pci.require(host, step.address)
+    domain = step.domain
     lowest, highest = wanted = step.clocks_mhz
     if lowest > highest or lowest < 0:
-        _require(f"{lowest}-{highest} is no range of clocks", step.address)
+        _require(f"{lowest}-{highest} is no range of {domain.name}", step.address)
     with required(host) as nvml:
         device = nvml.device(step.address)
         tuning = _read(nvml, device, step.address)
-        if wanted != UNLOCKED and not tuning.clocks:
-            _told(tuning, "clocks", "list of clocks", step.address)
-        _require(tuning.refuse_clocks(wanted), step.address)
-        noted = clock_notes.read(host).get(step.address)
-        before = clock_notes.confirmed(noted, nvml_tuning.read_sm_clock(nvml, device))
+        if wanted != UNLOCKED and not tuning.supported(domain):
+            _told(tuning, domain.supported, f"list of {domain.name}", step.address)
+        _require(tuning.refuse_clocks(wanted, domain), step.address)
+        key = clock_notes.key_of(step.address, domain)
+        before = clock_notes.confirmed(clock_notes.read(host).get(key), nvml_tuning.read_clock(nvml, device, domain))
         words = clocks_in_words(wanted)
         if before == wanted:
             return Change(step.op, step.address, words, words, changed=False)
         if not dry_run:
             host.writes += 1
-            with nvml.refusals(f"setting the clocks of {step.address}: {words}"):
-                if wanted == UNLOCKED:
-                    nvml.library.nvmlDeviceResetGpuLockedClocks(device)
-                else:
-                    nvml.library.nvmlDeviceSetGpuLockedClocks(device, lowest, highest)
-            clock_notes.write(host, step.address, wanted)
+            with nvml.refusals(f"setting the {domain.name} of {step.address}: {words}"):
+                _lock(nvml.library, device, step)
+            clock_notes.write(host, key, wanted)
     return Change(step.op, step.address, clocks_in_words(before), words, changed=True)
+
+
+def _lock(library: Any, device: Any, step: ClockStep) -> None:
+    is_memory = isinstance(step, SetMemoryClocks)
+    if step.clocks_mhz == UNLOCKED:
+        unlock = library.nvmlDeviceResetMemoryLockedClocks if is_memory else library.nvmlDeviceResetGpuLockedClocks
+        unlock(device)
+    else:
+        lock = library.nvmlDeviceSetMemoryLockedClocks if is_memory else library.nvmlDeviceSetGpuLockedClocks
+        lock(device, *step.clocks_mhz)
 
 
 def ensure_ecc(host: Host, step: SetEccMode, *, dry_run: bool) -> Change:

@@ -43,7 +43,7 @@ from vgpuctl.agent.wire.facts import (
 )
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import Sharing
-from vgpuctl.agent.wire.tuning import Clocks, GpuTuning
+from vgpuctl.agent.wire.tuning import GPU_CLOCKS, MEMORY_CLOCKS, ClockDomain, Clocks, GpuTuning
 from vgpuctl.agent.wire.values import dataclass, field, replace
 
 if TYPE_CHECKING:
@@ -346,8 +346,15 @@ class _GpuReader:
         nvml = self._nvml
         if nvml is None or nvml.tuning is None:
             return None
-        noted = clock_notes.confirmed(self._shared.clocks.get(self._address), nvml.sm_clock_mhz)
-        return replace(nvml.tuning, locked_clocks_mhz=noted)
+        return replace(
+            nvml.tuning,
+            locked_clocks_mhz=self._locked(GPU_CLOCKS, nvml.sm_clock_mhz),
+            locked_memory_clocks_mhz=self._locked(MEMORY_CLOCKS, nvml.memory_clock_mhz),
+        )
+
+    def _locked(self, domain: ClockDomain, clock_mhz: Optional[int]) -> Optional[Clocks]:
+        noted = self._shared.clocks.get(clock_notes.key_of(self._address, domain))
+        return clock_notes.confirmed(noted, clock_mhz)
 
     def _read_memory_mib(self) -> Optional[int]:
         if self._nvml is not None and self._nvml.memory_mib is not None:

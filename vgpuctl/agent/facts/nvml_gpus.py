@@ -12,7 +12,7 @@ from vgpuctl.agent.nvml import MIB, Nvml, text
 from vgpuctl.agent.wire.bus_id import normalise_bus_id
 from vgpuctl.agent.wire.facts import SchedulerFacts
 from vgpuctl.agent.wire.migration import GpuMigration
-from vgpuctl.agent.wire.tuning import GpuTuning
+from vgpuctl.agent.wire.tuning import GPU_CLOCKS, MEMORY_CLOCKS, GpuTuning
 from vgpuctl.agent.wire.values import dataclass, replace
 from vgpuctl.agent.wire.vgpu_abilities import VgpuAbilities
 
@@ -39,6 +39,7 @@ class NvmlGpu:
     abilities: Optional[VgpuAbilities] = None
     tuning: Optional[GpuTuning] = None
     sm_clock_mhz: Optional[int] = None
+    memory_clock_mhz: Optional[int] = None
 
 
 def read(nvml: Nvml) -> Tuple[Dict[str, NvmlGpu], List[str]]:
@@ -98,7 +99,8 @@ def _read_gpu(nvml: Nvml, device: Any) -> NvmlGpu:
         migration=migration,
         abilities=abilities,
         tuning=nvml_tuning.read(nvml, device),
-        sm_clock_mhz=nvml_tuning.read_sm_clock(nvml, device),
+        sm_clock_mhz=nvml_tuning.read_clock(nvml, device, GPU_CLOCKS),
+        memory_clock_mhz=nvml_tuning.read_clock(nvml, device, MEMORY_CLOCKS),
     )
 
 

@@ -7,7 +7,7 @@ A setting that does not answer keeps nothing from being used: it is noted in the
 from typing import Any, Callable, List, Optional, Tuple
 
 from vgpuctl.agent.nvml import Nvml
-from vgpuctl.agent.wire.tuning import COMPUTE_MODES, GpuTuning, UnreadSetting, runs_of
+from vgpuctl.agent.wire.tuning import COMPUTE_MODES, GPU_CLOCKS, ClockDomain, GpuTuning, UnreadSetting, runs_of
 
 
 def read(nvml: Nvml, device: Any) -> GpuTuning:
@@ -27,6 +27,7 @@ def read(nvml: Nvml, device: Any) -> GpuTuning:
         default = ask("power_default_mw", "its default power limit", library.nvmlDeviceGetPowerManagementDefaultLimit)
         limits = ask("power_limits_mw", "its least power limit", library.nvmlDeviceGetPowerManagementLimitConstraints)
     ecc = ask("ecc", "its ECC mode", library.nvmlDeviceGetEccMode)
+    memory = ask("memory_clocks", "its memory clocks", library.nvmlDeviceGetSupportedMemoryClocks)
     clocks = ask("clocks", "its clocks", lambda device: _read_clocks(library, device))
     mode = ask("compute_mode", "its compute mode", library.nvmlDeviceGetComputeMode)
     persistence = ask("persistence", "its persistence mode", library.nvmlDeviceGetPersistenceMode)
@@ -43,13 +44,15 @@ def read(nvml: Nvml, device: Any) -> GpuTuning:
         compute_mode=None if mode is None else modes.get(int(mode)),
         persistence=None if persistence is None else bool(persistence),
         unread=tuple(unread),
+        memory_clocks=runs_of(tuple(int(one) for one in memory or ())),
     )
 
 
-def read_sm_clock(nvml: Nvml, device: Any) -> Optional[int]:
-    """Return the clock of the streaming multiprocessors in MHz, None where NVML does not tell it."""
+def read_clock(nvml: Nvml, device: Any, domain: ClockDomain) -> Optional[int]:
+    """Return the clock of the streaming multiprocessors or the memory in MHz, None where NVML does not tell it."""
     library = nvml.library
-    clock = nvml.if_possible(lambda: library.nvmlDeviceGetClockInfo(device, library.NVML_CLOCK_SM))
+    which = library.NVML_CLOCK_SM if domain == GPU_CLOCKS else library.NVML_CLOCK_MEM
+    clock = nvml.if_possible(lambda: library.nvmlDeviceGetClockInfo(device, which))
     return None if clock is None else int(clock)
 
 

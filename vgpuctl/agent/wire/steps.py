@@ -9,7 +9,7 @@ from typing import ClassVar, Optional, Tuple, Union
 from vgpuctl.agent.wire.cdi import SetContainerGpus
 from vgpuctl.agent.wire.fabric import PARTITION_STEPS, ActivatePartition, DeactivatePartition, RestorePartitions
 from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetFunctionParams, SetVfParams, StopFunction, VgpuStep
-from vgpuctl.agent.wire.tuning import TUNING_STEPS, SetComputeMode, SetEccMode, SetGpuClocks, SetPowerLimit
+from vgpuctl.agent.wire.tuning import TUNING_STEPS, TuningStep
 from vgpuctl.agent.wire.values import dataclass
 
 
@@ -264,10 +264,7 @@ Step = Union[
     DestroyGpuInstance,
     SetHeterogeneousMode,
     SetVgpuScheduler,
-    SetPowerLimit,
-    SetGpuClocks,
-    SetEccMode,
-    SetComputeMode,
+    TuningStep,
     SetServiceActive,
     SetHugepages,
     SetFabricMode,

@@ -5,7 +5,7 @@ The driver keeps the ECC mode in the card's InfoROM, and it counts after the nex
 the others when it is unloaded or the card is reset.
 """
 
-from typing import ClassVar, Dict, Optional, Tuple
+from typing import ClassVar, Dict, Optional, Tuple, Union
 
 from vgpuctl.agent.wire.values import dataclass
 
@@ -14,6 +14,22 @@ COMPUTE_MODES: Dict[str, int] = {"default": 0, "prohibited": 2, "exclusive-proce
 Clocks = Tuple[int, int]
 UNLOCKED: Clocks = (0, 0)
 """Stands for clocks that the driver chooses itself."""
+
+
+@dataclass(frozen=True)
+class ClockDomain:
+    """One of a board's clocks that its driver locks to a range. name: in words.
+
+    locked, supported: the fields of GpuTuning with the range and the board's clocks.
+    """
+
+    name: str
+    locked: str
+    supported: str
+
+
+GPU_CLOCKS = ClockDomain("clocks", "locked_clocks_mhz", "clocks")
+MEMORY_CLOCKS = ClockDomain("memory clocks", "locked_memory_clocks_mhz", "memory_clocks")
 
 
 @dataclass(frozen=True)
@@ -54,9 +70,9 @@ class GpuTuning:
 
     power_limits_mw: least and most that the board takes. locked_clocks_mhz: the range that the agent has locked the
     clocks to since the driver took the card, (0, 0) where it has unlocked them; None where nobody knows, for NVML does
-    not tell it. clocks: those that the board supports, ascending. ecc: as it is in effect; ecc_pending: after the next
-    reset. compute_mode: a key of COMPUTE_MODES. persistence: the driver stays with the card while nothing has it open.
-    unread: what did not answer.
+    not tell it. clocks: those that the board supports, ascending. locked_memory_clocks_mhz, memory_clocks: the same of
+    the memory. ecc: as it is in effect; ecc_pending: after the next reset. compute_mode: a key of COMPUTE_MODES.
+    persistence: the driver stays with the card while nothing has it open. unread: what did not answer.
     """
 
     power_limit_mw: Optional[int] = None
@@ -69,6 +85,8 @@ class GpuTuning:
     compute_mode: Optional[str] = None
     persistence: Optional[bool] = None
     unread: Tuple[UnreadSetting, ...] = ()
+    locked_memory_clocks_mhz: Optional[Clocks] = None
+    memory_clocks: Tuple[ClockRun, ...] = ()
 
     def why_unread(self, *names: str) -> Optional[str]:
         """Say why one of these settings could not be read; None where all of them could."""
@@ -81,15 +99,29 @@ class GpuTuning:
         least, most = self.power_limits_mw
         return f"{watts(limit_mw)} is outside what the board takes, {watts(least)} to {watts(most)}"
 
-    def refuse_clocks(self, clocks_mhz: Clocks) -> Optional[str]:
+    def locked(self, domain: ClockDomain) -> Optional[Clocks]:
+        """Return the range that clocks are locked to, as of `locked_clocks_mhz`."""
+        found: Optional[Clocks] = getattr(self, domain.locked)
+        return found
+
+    def supported(self, domain: ClockDomain) -> Tuple[ClockRun, ...]:
+        """Return the clocks that the board supports."""
+        found: Tuple[ClockRun, ...] = getattr(self, domain.supported)
+        return found
+
+    def refuse_clocks(self, clocks_mhz: Clocks, domain: ClockDomain = GPU_CLOCKS) -> Optional[str]:
         """Say why the board does not take a range of clocks; None where it does, or does not tell its clocks."""
-        wrong = [one for one in clocks_mhz if not any(run.has(one) for run in self.clocks)]
-        if not wrong or not self.clocks or clocks_mhz == UNLOCKED:
+        runs = self.supported(domain)
+        wrong = [one for one in clocks_mhz if not any(run.has(one) for run in runs)]
+        if not wrong or not runs or clocks_mhz == UNLOCKED:
             return None
-        near = {one for run in self.clocks for one in run.nearest(wrong[0])}
+        near = {one for run in runs for one in run.nearest(wrong[0])}
         named = " and ".join(str(one) for one in sorted(near, key=lambda one: (abs(one - wrong[0]), one))[:2])
-        least, most = self.clocks[0].first, self.clocks[-1].last
-        return f"{wrong[0]} MHz is not a clock of the board, whose clocks are {least} to {most} MHz; nearest: {named}"
+        least, most = runs[0].first, runs[-1].last
+        return (
+            f"{wrong[0]} MHz is not among the {domain.name} of the board, which are {least} to {most} MHz;"
+            f" nearest: {named}"
+        )
 
 
 def watts(milliwatts: int) -> str:
@@ -133,6 +165,17 @@ class SetGpuClocks:
     """Lock the clocks of a GPU to a range, or unlock them with (0, 0): NVML `nvmlDeviceSetGpuLockedClocks`."""
 
     op: ClassVar[str] = "gpu.set-clocks"
+    domain: ClassVar[ClockDomain] = GPU_CLOCKS
+    address: str
+    clocks_mhz: Tuple[int, int]
+
+
+@dataclass(frozen=True)
+class SetMemoryClocks:
+    """Lock the clocks of a GPU's memory likewise: NVML `nvmlDeviceSetMemoryLockedClocks`, from Ampere on."""
+
+    op: ClassVar[str] = "gpu.set-memory-clocks"
+    domain: ClassVar[ClockDomain] = MEMORY_CLOCKS
     address: str
     clocks_mhz: Tuple[int, int]
 
@@ -155,4 +198,6 @@ class SetComputeMode:
     mode: str
 
 
-TUNING_STEPS = (SetPowerLimit, SetGpuClocks, SetEccMode, SetComputeMode)
+ClockStep = Union[SetGpuClocks, SetMemoryClocks]
+TuningStep = Union[SetPowerLimit, SetGpuClocks, SetEccMode, SetComputeMode, SetMemoryClocks]
+TUNING_STEPS = (SetPowerLimit, SetGpuClocks, SetEccMode, SetComputeMode, SetMemoryClocks)

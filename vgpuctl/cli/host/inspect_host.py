@@ -223,16 +223,17 @@ def print_gpu(gpu: Gpu) -> None:
 
 def print_tuning(tuning: "GpuTuning") -> None:
     """Print power limit, clocks, ECC and compute mode; a setting that could not be read says why."""
-    from vgpuctl.agent.wire.tuning import clocks_in_words, watts
+    from vgpuctl.agent.wire.tuning import GPU_CLOCKS, MEMORY_CLOCKS, clocks_in_words, watts
 
     if tuning.power_limit_mw is not None:
         bounds = tuning.power_limits_mw
         told = f", of {watts(bounds[0])} to {watts(bounds[1])}" if bounds else ""
         print_line(f"  power limit   {watts(tuning.power_limit_mw)}{told}")
-    if tuning.clocks:
-        least, most = tuning.clocks[0].first, tuning.clocks[-1].last
-        locked = clocks_in_words(tuning.locked_clocks_mhz)
-        print_line(f"  GPU clocks    {least} to {most} MHz, " + (f"lock {locked}" if locked == "unknown" else locked))
+    for name, domain in (("GPU clocks   ", GPU_CLOCKS), ("memory clocks", MEMORY_CLOCKS)):
+        if runs := tuning.supported(domain):
+            locked = clocks_in_words(tuning.locked(domain))
+            told = f"lock {locked}" if locked == "unknown" else locked
+            print_line(f"  {name} {runs[0].first} to {runs[-1].last} MHz, {told}")
     if tuning.ecc is not None:
         pending = "" if tuning.ecc == tuning.ecc_pending else f", {_enabled(tuning.ecc_pending)} pending"
         print_line(f"  ECC           {_enabled(tuning.ecc)}{pending}")

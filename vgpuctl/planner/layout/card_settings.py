@@ -5,14 +5,17 @@ No step disturbs a VM. ECC counts after a reboot of the host, which is not a ste
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from vgpuctl.agent.wire.steps import Step
 from vgpuctl.agent.wire.tuning import (
     UNLOCKED,
+    ClockStep,
     GpuTuning,
     SetComputeMode,
     SetEccMode,
     SetGpuClocks,
+    SetMemoryClocks,
     SetPowerLimit,
     clocks_in_words,
     watts,
@@ -20,9 +23,12 @@ from vgpuctl.agent.wire.tuning import (
 from vgpuctl.model.layout import DEFAULT_POWER, ComputeMode, LayoutKind, TuningBounds, TuningLayout
 from vgpuctl.planner.layout.driver import is_on_vendor_driver
 from vgpuctl.planner.layout.result import Phase
+from vgpuctl.planner.layout.step_words import describe_clocks
 from vgpuctl.planner.layout.work import GpuWork
 
 _MOST_NAMED = 3
+_BEFORE_AMPERE = ("Maxwell", "Pascal", "Volta", "Turing")
+"""nvml.h, nvmlDeviceSetMemoryLockedClocks: "For Ampere or newer fully supported devices"."""
 
 
 def ensure(work: GpuWork, declared: TuningLayout) -> None:
@@ -40,7 +46,9 @@ def ensure(work: GpuWork, declared: TuningLayout) -> None:
     if declared.power_limit_mw is not None:
         _ensure_power_limit(work, tuning, declared.power_limit_mw)
     if declared.gpu_clocks_mhz is not None:
-        _ensure_clocks(work, tuning, declared.gpu_clocks_mhz)
+        _ensure_clocks(work, tuning, SetGpuClocks(work.address, declared.gpu_clocks_mhz))
+    if declared.memory_clocks_mhz is not None:
+        _ensure_clocks(work, tuning, SetMemoryClocks(work.address, declared.memory_clocks_mhz))
     if declared.ecc is not None:
         _ensure_ecc(work, tuning, enabled=declared.ecc)
     if declared.compute_mode is not None:
@@ -79,6 +87,8 @@ def boot_steps(address: str, declared: TuningLayout) -> Iterator[Step]:
         yield SetPowerLimit(address, declared.power_limit_mw)
     if declared.gpu_clocks_mhz is not None:
         yield SetGpuClocks(address, declared.gpu_clocks_mhz)
+    if declared.memory_clocks_mhz is not None:
+        yield SetMemoryClocks(address, declared.memory_clocks_mhz)
     if declared.compute_mode not in (None, ComputeMode.DEFAULT):
         yield SetComputeMode(address, str(declared.compute_mode))
 
@@ -123,25 +133,26 @@ def _ensure_power_limit(work: GpuWork, tuning: GpuTuning, declared_mw: int) -> N
     _add(work, step, undo, f"limit the power of {work.address} to {watts(wanted)}", differs=found != wanted)
 
 
-def _ensure_clocks(work: GpuWork, tuning: GpuTuning, wanted: tuple[int, int]) -> None:
-    words, found = clocks_in_words(wanted), tuning.locked_clocks_mhz
-    if wanted != UNLOCKED and _is_unknown(work, "list of clocks", tuning.why_unread("clocks")):
+def _ensure_clocks(work: GpuWork, tuning: GpuTuning, step: ClockStep) -> None:
+    domain, wanted = step.domain, step.clocks_mhz
+    words, found, known = clocks_in_words(wanted), tuning.locked(domain), tuning.supported(domain)
+    if wanted != UNLOCKED and _is_unknown(work, f"list of {domain.name}", tuning.why_unread(domain.supported)):
         return
     if found != wanted:
-        work.differ("gpu-clocks", words, clocks_in_words(found))
-    if wanted != UNLOCKED and not tuning.clocks:
-        work.block("no-clocks", f"the driver of {work.address} does not tell the clocks of {work.name}")
+        subject = "memory-clocks" if isinstance(step, SetMemoryClocks) else "gpu-clocks"
+        work.differ(subject, words, clocks_in_words(found))
+    if isinstance(step, SetMemoryClocks) and work.board is not None and work.board.architecture in _BEFORE_AMPERE:
+        reason = f"NVML locks no memory clocks of {work.name}, a board of {work.board.architecture}"
+        work.block("no-clocks", reason, remedy="leave memory_clocks_mhz out")
         return
-    if (refusal := tuning.refuse_clocks(wanted)) is not None:
+    if wanted != UNLOCKED and not known:
+        work.block("no-clocks", f"the driver of {work.address} does not tell the {domain.name} of {work.name}")
+        return
+    if (refusal := tuning.refuse_clocks(wanted, domain)) is not None:
         work.block("clocks-refused", f"{work.name} at {work.address}: {refusal}", remedy="declare clocks that it has")
         return
-    verb = (
-        f"unlock the clocks of {work.address}"
-        if wanted == UNLOCKED
-        else f"lock the clocks of {work.address} to {words}"
-    )
-    undo = SetGpuClocks(work.address, UNLOCKED if found is None else found)
-    _add(work, SetGpuClocks(work.address, wanted), undo, verb, differs=found != wanted)
+    undo = replace(step, clocks_mhz=UNLOCKED if found is None else found)
+    _add(work, step, undo, describe_clocks(step), differs=found != wanted)
 
 
 def _ensure_ecc(work: GpuWork, tuning: GpuTuning, *, enabled: bool) -> None:

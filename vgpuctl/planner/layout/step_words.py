@@ -30,9 +30,11 @@ from vgpuctl.agent.wire.steps import (
 )
 from vgpuctl.agent.wire.tuning import (
     UNLOCKED,
+    ClockStep,
     SetComputeMode,
     SetEccMode,
     SetGpuClocks,
+    SetMemoryClocks,
     SetPowerLimit,
     clocks_in_words,
     watts,
@@ -73,10 +75,11 @@ def _power_limit(step: SetPowerLimit) -> str:
     return f"limit the power of {step.address} to {limit}"
 
 
-def _clocks(step: SetGpuClocks) -> str:
+def describe_clocks(step: ClockStep) -> str:
+    """A step that locks or unlocks clocks, in words."""
     if step.clocks_mhz == UNLOCKED:
-        return f"unlock the clocks of {step.address}"
-    return f"lock the clocks of {step.address} to {clocks_in_words(step.clocks_mhz)}"
+        return f"unlock the {step.domain.name} of {step.address}"
+    return f"lock the {step.domain.name} of {step.address} to {clocks_in_words(step.clocks_mhz)}"
 
 
 WORDS: Mapping[type, Callable[[Any], str]] = {
@@ -97,7 +100,8 @@ WORDS: Mapping[type, Callable[[Any], str]] = {
         f"set the vGPU scheduler of {step.address} to {describe_scheduler(step.policy, step.time_slice_us)}"
     ),
     SetPowerLimit: _power_limit,
-    SetGpuClocks: _clocks,
+    SetGpuClocks: describe_clocks,
+    SetMemoryClocks: describe_clocks,
     SetEccMode: lambda step: f"switch ECC of {step.address} {_on(step.enabled)}",
     SetComputeMode: lambda step: f"set the compute mode of {step.address} to {step.mode}",
     SetServiceActive: lambda step: f"{'start' if step.active else 'stop'} {step.name}",

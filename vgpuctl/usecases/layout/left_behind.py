@@ -94,6 +94,7 @@ def _of_tuning(tuning: GpuTuning) -> Iterator[tuple[str, str]]:
     if tuning.power_limit_mw is not None:
         yield "power-limit", watts(tuning.power_limit_mw)
     yield "gpu-clocks", clocks_in_words(tuning.locked_clocks_mhz)
+    yield "memory-clocks", clocks_in_words(tuning.locked_memory_clocks_mhz)
     yield "pending-ecc", str(tuning.ecc_pending)
     yield "compute-mode", tuning.compute_mode or "none"
 

@@ -120,7 +120,7 @@ class SimulatedHost(Host):
         return self.real_path(path), round(size), round(left)
 
     def allocated(self, what: str, paths: Sequence[str]) -> dict[str, tuple[str, int]]:
-        """What the disks of VMs take: by the curves of the host, else little."""
+        """The room that disks of VMs take: by the curves of the host, else little."""
         played, now = curves.read(self.machine.root), self.machine.state().now()
         sizes = {path: played.value("host", f"disk_allocated_bytes/{path}", now) for path in paths}
         return {path: (path, round(_USED_BYTES if size is None else size)) for path, size in sizes.items()}

@@ -10,7 +10,8 @@ from dataclasses import replace
 from vgpuctl_lab.simulated.machine import modes
 from vgpuctl_lab.simulated.machine.nvml_session import DeviceHandle, Session
 from vgpuctl_lab.simulated.machine.nvml_values import CONSTANTS, NvmlError
-from vgpuctl_lab.simulated.machine.sensors import GPU_CLOCKS_MHZ, MEMORY_MHZ
+from vgpuctl_lab.simulated.machine.readings import is_ampere_or_later
+from vgpuctl_lab.simulated.machine.sensors import GPU_CLOCKS_MHZ, IDLE_MEMORY_MHZ, MEMORY_MHZ
 from vgpuctl_lab.simulated.machine.shape import CardShape
 from vgpuctl_lab.simulated.machine.state import State
 from vgpuctl_lab.simulated.machine.tuning import Tuning
@@ -54,13 +55,13 @@ class TuningFunctions(Session):
     def device_get_supported_memory_clocks(self, device: DeviceHandle) -> list[int]:
         """nvmlDeviceGetSupportedMemoryClocks, the highest first."""
         self.card(device)
-        return [MEMORY_MHZ, 405]
+        return [MEMORY_MHZ, IDLE_MEMORY_MHZ]
 
     def device_get_supported_graphics_clocks(self, device: DeviceHandle, memory_mhz: int) -> list[int]:
         """nvmlDeviceGetSupportedGraphicsClocks, the highest first."""
         if memory_mhz not in self.device_get_supported_memory_clocks(device):
             raise NvmlError(CONSTANTS["NVML_ERROR_NOT_FOUND"])
-        return [*reversed(GPU_CLOCKS_MHZ)] if memory_mhz == MEMORY_MHZ else [405]
+        return [*reversed(GPU_CLOCKS_MHZ)] if memory_mhz == MEMORY_MHZ else [IDLE_MEMORY_MHZ]
 
     def device_set_gpu_locked_clocks(self, device: DeviceHandle, lowest_mhz: int, highest_mhz: int) -> None:
         """nvmlDeviceSetGpuLockedClocks."""
@@ -75,6 +76,20 @@ class TuningFunctions(Session):
         card = self.card(device)
         with self.change() as state:
             _keep(state, card, replace(modes.tuning(state, card), clocks_mhz=None))
+
+    def device_set_memory_locked_clocks(self, device: DeviceHandle, lowest_mhz: int, highest_mhz: int) -> None:
+        """nvmlDeviceSetMemoryLockedClocks: from Ampere on."""
+        card = self._with_memory_lock(device)
+        if lowest_mhz > highest_mhz or not {lowest_mhz, highest_mhz} <= {MEMORY_MHZ, IDLE_MEMORY_MHZ}:
+            raise NvmlError(_INVALID_ARGUMENT)
+        with self.change() as state:
+            _keep(state, card, replace(modes.tuning(state, card), memory_mhz=(lowest_mhz, highest_mhz)))
+
+    def device_reset_memory_locked_clocks(self, device: DeviceHandle) -> None:
+        """nvmlDeviceResetMemoryLockedClocks: from Ampere on."""
+        card = self._with_memory_lock(device)
+        with self.change() as state:
+            _keep(state, card, replace(modes.tuning(state, card), memory_mhz=None))
 
     def device_get_ecc_mode(self, device: DeviceHandle) -> list[int]:
         """nvmlDeviceGetEccMode: current and pending; on wherever a board with vGPUs has it."""
@@ -108,6 +123,12 @@ class TuningFunctions(Session):
             raise NvmlError(_INVALID_ARGUMENT)
         with self.change() as state:
             _keep(state, card, replace(modes.tuning(state, card), compute_mode=mode))
+
+    def _with_memory_lock(self, device: DeviceHandle) -> CardShape:
+        card = self.card(device)
+        if not is_ampere_or_later(card):
+            raise NvmlError(_NOT_SUPPORTED)
+        return card
 
     def _with_ecc(self, device: DeviceHandle) -> CardShape:
         card = self.card(device)

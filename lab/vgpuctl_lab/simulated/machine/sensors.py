@@ -16,7 +16,8 @@ from vgpuctl_lab.simulated.machine.state import GpuInstance, MachineFolder, Stat
 _IDLE_C, _IDLE_SHARE = 34, 0.11
 SLOWDOWN_C = 92
 _MIB = 1 << 20
-_IDLE_SM_MHZ, _SM_MHZ, MEMORY_MHZ = 210, 1740, 7251
+_IDLE_SM_MHZ, _SM_MHZ = 210, 1740
+IDLE_MEMORY_MHZ, MEMORY_MHZ = 405, 7251
 GPU_CLOCKS_MHZ = tuple(range(_IDLE_SM_MHZ, _SM_MHZ + 1, 15))
 _BOARDS_WITH_HBM = ("A100", "A30", "H100", "H200", "H20", "H800", "B200", "B300")
 
@@ -157,7 +158,8 @@ class Sensors:
     def memory_clock_mhz(self, card: CardShape) -> int:
         """The clock of the memory."""
         told = self.of_gpu(card, "memory_clock_hertz")
-        return MEMORY_MHZ if told is None else round(told / 1e6)
+        locked = modes.tuning(self.state, card).memory_mhz or (MEMORY_MHZ, MEMORY_MHZ)
+        return locked[1] if told is None else round(told / 1e6)
 
     def clock_events(self, card: CardShape) -> int:
         """The bits of reasons that slow the clocks: idle, power at its limit, heat; or those of curves."""

@@ -45,13 +45,15 @@ from vgpuctl.agent.wire.steps import (
     TakeOutUplink,
 )
 from vgpuctl.agent.wire.tuning import (
+    TUNING_STEPS,
     UNLOCKED,
     ClockRun,
     GpuTuning,
-    SetComputeMode,
     SetEccMode,
     SetGpuClocks,
+    SetMemoryClocks,
     SetPowerLimit,
+    TuningStep,
 )
 
 VF_COUNTS = {"nvidia-a40": 32, "nvidia-a100-pcie-40gb": 16, "nvidia-rtx-pro-6000-blackwell-server": 48}
@@ -61,6 +63,7 @@ TUNING = GpuTuning(
     power_default_mw=300_000,
     power_limits_mw=(100_000, 300_000),
     clocks=(ClockRun(210, 1740, 15),),
+    memory_clocks=(ClockRun(405, 7251, 6846),),
     ecc=True,
     ecc_pending=True,
     compute_mode="default",
@@ -152,7 +155,7 @@ class SimulatedGpu:
             tuning=self.tuning if nvidia else None,
         )
 
-    def tune(self, step: SetPowerLimit | SetGpuClocks | SetEccMode | SetComputeMode) -> None:
+    def tune(self, step: TuningStep) -> None:
         """Take a step of the whole card by the rules of NVML."""
         found = self.tuning
         assert found.power_default_mw is not None and found.power_limits_mw is not None
@@ -165,6 +168,10 @@ class SimulatedGpu:
             if step.clocks_mhz != UNLOCKED and any(one not in range(210, 1741, 15) for one in step.clocks_mhz):
                 raise Refused("clocks")
             self.tuning = replace(found, locked_clocks_mhz=step.clocks_mhz)
+        elif isinstance(step, SetMemoryClocks):
+            if step.clocks_mhz != UNLOCKED and not {405, 7251}.issuperset(step.clocks_mhz):
+                raise Refused("memory clocks")
+            self.tuning = replace(found, locked_memory_clocks_mhz=step.clocks_mhz)
         elif isinstance(step, SetEccMode):
             self.tuning = replace(found, ecc_pending=step.enabled)
         elif self.mig:
@@ -279,7 +286,7 @@ class SimulatedHost:
                 gpu.heterogeneous = step.enabled
             else:
                 gpu.instance_modes[step.gpu_instance_start] = step.enabled
-        elif isinstance(step, (SetPowerLimit, SetGpuClocks, SetEccMode, SetComputeMode)):
+        elif isinstance(step, TUNING_STEPS):
             gpu.tune(step)
         elif isinstance(step, SetVgpuScheduler):
             if gpu.holders:

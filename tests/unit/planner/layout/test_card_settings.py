@@ -16,6 +16,7 @@ from vgpuctl.agent.wire.tuning import (
     SetComputeMode,
     SetEccMode,
     SetGpuClocks,
+    SetMemoryClocks,
     SetPowerLimit,
     UnreadSetting,
 )
@@ -84,6 +85,20 @@ CHANGES: dict[str, tuple[TuningLayout, GpuTuning, str, Step, Step]] = {
         SetGpuClocks(GPU, UNLOCKED),
         SetGpuClocks(GPU, (1200, 1200)),
     ),
+    "memory": (
+        TuningLayout(memory_clocks_mhz=(405, 7251)),
+        replace(FOUND, locked_clocks_mhz=(1200, 1200)),
+        "memory-clocks is unknown, declared 405-7251 MHz",
+        SetMemoryClocks(GPU, (405, 7251)),
+        SetMemoryClocks(GPU, UNLOCKED),
+    ),
+    "memory-back": (
+        TuningLayout(memory_clocks_mhz=UNLOCKED),
+        replace(FOUND, locked_memory_clocks_mhz=(405, 405)),
+        "memory-clocks is 405 MHz, declared not locked",
+        SetMemoryClocks(GPU, UNLOCKED),
+        SetMemoryClocks(GPU, (405, 405)),
+    ),
     "ecc": (
         TuningLayout(ecc=False),
         FOUND,
@@ -125,6 +140,7 @@ AS_DECLARED = {
     "power": (TuningLayout(power_limit_mw=300_000), FOUND),
     "default-power": (TuningLayout(power_limit_mw=DEFAULT_POWER), FOUND),
     "clocks": (TuningLayout(gpu_clocks_mhz=(1200, 1200)), replace(FOUND, locked_clocks_mhz=(1200, 1200))),
+    "memory": (TuningLayout(memory_clocks_mhz=(405, 405)), replace(FOUND, locked_memory_clocks_mhz=(405, 405))),
     "unlocked": (TuningLayout(gpu_clocks_mhz=UNLOCKED), replace(FOUND, clocks=(), locked_clocks_mhz=UNLOCKED)),
     "ecc": (TuningLayout(ecc=True), FOUND),
     "compute-mode": (TuningLayout(compute_mode=ComputeMode.DEFAULT), FOUND),
@@ -159,7 +175,7 @@ REFUSED: dict[str, tuple[TuningLayout, GpuTuning | None, Layout, str, str]] = {
         FOUND,
         OffLayout(),
         "clocks-refused",
-        "1700 MHz is not a clock of the board, whose clocks are 210 to 1740 MHz; nearest: 1695 and 1710",
+        "1700 MHz is not among the clocks of the board, which are 210 to 1740 MHz; nearest: 1695 and 1710",
     ),
     "above": (TuningLayout(gpu_clocks_mhz=(1800, 1900)), FOUND, OffLayout(), "clocks-refused", "nearest: 1740"),
     "no-clocks": (
@@ -168,6 +184,20 @@ REFUSED: dict[str, tuple[TuningLayout, GpuTuning | None, Layout, str, str]] = {
         OffLayout(),
         "no-clocks",
         "NVIDIA A40",
+    ),
+    "memory-between": (
+        TuningLayout(memory_clocks_mhz=(405, 6001)),
+        FOUND,
+        OffLayout(),
+        "clocks-refused",
+        "6001 MHz is not among the memory clocks of the board, which are 405 to 7251 MHz; nearest: 7251 and 405",
+    ),
+    "no-memory-clocks": (
+        TuningLayout(memory_clocks_mhz=(405, 405)),
+        replace(FOUND, memory_clocks=()),
+        OffLayout(),
+        "no-clocks",
+        "does not tell the memory clocks of NVIDIA A40",
     ),
     "no-ecc": (TuningLayout(ecc=True), replace(FOUND, ecc=None, ecc_pending=None), MigLayout(), "no-ecc", "has no ECC"),
     "no-mode": (
@@ -191,6 +221,14 @@ def test_what_the_board_does_not_take_is_an_obstacle_and_no_step(name: str) -> N
     assert planned.steps == ()
 
 
+@pytest.mark.parametrize("clocks", [(405, 405), UNLOCKED])
+def test_memory_clocks_of_a_board_before_ampere_are_refused(clocks: tuple[int, int]) -> None:
+    planned = plan(TuningLayout(memory_clocks_mhz=clocks), board="nvidia-t4")
+    (obstacle,) = planned.obstacles
+    assert obstacle.code == "no-clocks" and obstacle.remedy == "leave memory_clocks_mhz out"
+    assert obstacle.reason.endswith(", a board of Turing") and planned.steps == ()
+
+
 def test_settings_of_nvml_are_refused_for_a_gpu_of_another_vendor() -> None:
     planned = plan(TuningLayout(power_limit_mw=1), None, board="intel-flex-170")
     assert [one.code for one in planned.obstacles] == ["wrong-vendor"]
@@ -203,6 +241,7 @@ def test_settings_of_nvml_are_refused_for_a_gpu_of_another_vendor() -> None:
         ("power_limit_mw", TuningLayout(power_limit_mw=250_000)),
         ("power_default_mw", TuningLayout(power_limit_mw=DEFAULT_POWER)),
         ("clocks", TuningLayout(gpu_clocks_mhz=(1200, 1695))),
+        ("memory_clocks", TuningLayout(memory_clocks_mhz=(405, 405))),
         ("ecc", TuningLayout(ecc=False)),
         ("compute_mode", TuningLayout(compute_mode=ComputeMode.PROHIBITED)),
     ],
@@ -269,7 +308,7 @@ def test_a_card_that_changes_hands_for_its_vfs_is_set_again() -> None:
 def test_every_step_reaches_the_layout_and_the_next_plan_has_none() -> None:
     host = SimulatedHost(SimulatedGpu(A40))
     host.services["dcgm.service"] = False
-    declared = TuningLayout(250_000, (1200, 1695), None, ComputeMode.PROHIBITED)
+    declared = TuningLayout(250_000, (1200, 1695), None, ComputeMode.PROHIBITED, (405, 405))
     for layout in (VgpuLayout(), OffLayout()):
         entry = HostLayout((GpuLayout(GpuMatch(), layout, "gpu1.yml:4", declared),))
         for planned in plan_host(entry, host.facts()).steps:
@@ -278,16 +317,17 @@ def test_every_step_reaches_the_layout_and_the_next_plan_has_none() -> None:
 
 
 def test_a_boot_sets_what_it_loses_and_leaves_ecc_to_the_card() -> None:
-    declared = TuningLayout(250_000, UNLOCKED, True, ComputeMode.EXCLUSIVE_PROCESS)
+    declared = TuningLayout(250_000, UNLOCKED, True, ComputeMode.EXCLUSIVE_PROCESS, (405, 7251))
     layout = HostLayout((GpuLayout(GpuMatch(), OffLayout(), "gpu1.yml:4", declared),))
     facts = facts_of(FOUND)
     steps = [one.step for one in manifest_of(layout, facts).steps]
     wanted = [
         SetPowerLimit(GPU, 250_000),
         SetGpuClocks(GPU, UNLOCKED),
+        SetMemoryClocks(GPU, (405, 7251)),
         SetComputeMode(GPU, "exclusive-process"),
     ]
-    assert steps[-3:] == wanted
+    assert steps[-4:] == wanted
     after = manifest_after(layout, facts, [one.step for one in plan_host(layout, facts).steps])
     assert after == manifest_of(layout, facts)
     quiet = replace(layout, gpus=(replace(layout.gpus[0], tuning=TuningLayout(0, None, True, ComputeMode.DEFAULT)),))

@@ -28,7 +28,8 @@ from vgpuctl.usecases.observed.tuning_record import (
 )
 from vgpuctl.usecases.observed.unlisted_hosts import forget_readings
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.telemetry.tune import GO_ON_S, MOVE_AGAIN_S, MOVING_BACK_S, Tuner
+from vgpuctl.usecases.telemetry.tune import GO_ON_S, Tuner
+from vgpuctl.usecases.telemetry.tuning_trial import MOVE_AGAIN_S, MOVING_BACK_S
 from vgpuctl.wiring import Settings, open_services
 
 NOW = 1_800_000_000.0

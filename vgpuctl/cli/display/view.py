@@ -12,7 +12,6 @@ import click
 
 from vgpuctl.cli.frame.ending import stop_on_signals, wait_until_told
 from vgpuctl.cli.options import options
-from vgpuctl.cli.options.numbers import SecondsRange
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import print_line, say
 
@@ -54,14 +53,7 @@ _JSON: "JsonOutput[JsonDisplay]" = JsonOutput()
     metavar="PATH",
     help="Listen on a new unix socket, for its owner alone.",
 )
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=SecondsRange(1, 3600),
-    default=120.0,
-    show_default=True,
-    help="With --web: seconds until the address is void when no browser opens it.",
-)
+@options.seconds("timeout", 120.0, "With --web: seconds until the address is void when no browser opens it.", least=1)
 @click.option(
     "--novnc",
     type=click.Path(path_type=Path, file_okay=False),

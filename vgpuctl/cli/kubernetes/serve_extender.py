@@ -9,7 +9,6 @@ import click
 
 from vgpuctl.cli.frame.ending import stop_on_signals, wait_until_told
 from vgpuctl.cli.options import options
-from vgpuctl.cli.options.numbers import SecondsRange
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import print_document, say
 
@@ -27,30 +26,11 @@ _JSON: "JsonOutput[Mapping[str, object]]" = JsonOutput()
 @options.web_config
 @options.allow_host
 @click.option("--insecure-listen", is_flag=True, help="Allow an address that others reach without TLS and a login.")
-@click.option(
-    "--refresh",
-    "refresh_s",
-    type=SecondsRange(0.1, 300),
-    default=5.0,
-    show_default=True,
-    help="Seconds between two readings of nodes and pods.",
+@options.seconds("refresh", 5.0, "Seconds between two readings of nodes and pods.", least=0.1, most=300)
+@options.seconds(
+    "lock-wait", 3.0, "Seconds that a bind waits until HAMi's plugin has taken the node's last pod.", most=60
 )
-@click.option(
-    "--lock-wait",
-    "lock_wait_s",
-    type=SecondsRange(0, 60),
-    default=3.0,
-    show_default=True,
-    help="Seconds that a bind waits until HAMi's plugin has taken the node's last pod.",
-)
-@click.option(
-    "--gang-wait",
-    "gang_wait_s",
-    type=SecondsRange(0, 300),
-    default=20.0,
-    show_default=True,
-    help="Seconds that a member of a gang waits in its bind for the others.",
-)
+@options.seconds("gang-wait", 20.0, "Seconds that a member of a gang waits in its bind for the others.", most=300)
 @click.option(
     "--policy",
     default="fragmentation",

@@ -8,7 +8,7 @@ import click
 
 from vgpuctl.cli.frame.ending import stop_on_signals
 from vgpuctl.cli.options import options
-from vgpuctl.cli.options.numbers import SecondsRange, WholeRange
+from vgpuctl.cli.options.numbers import WholeRange
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import say
 
@@ -21,14 +21,7 @@ _JSON: "JsonOutput[Sequence[Served]]" = JsonOutput()
 
 @click.command("controller")
 @click.option("--once", is_flag=True, help="Run one round, then exit. No layout is compared in it.")
-@click.option(
-    "--interval",
-    "interval_s",
-    type=SecondsRange(0.1, 3600),
-    default=10.0,
-    show_default=True,
-    help="Seconds between rounds.",
-)
+@options.seconds("interval", 10.0, "Seconds between rounds.", least=0.1)
 @options.shutdown_timeout("Seconds for a VM that has to end to shut down before it is forced off.")
 @click.option(
     "--defrag",
@@ -56,13 +49,12 @@ _JSON: "JsonOutput[Sequence[Served]]" = JsonOutput()
     metavar="KINDS",
     help="Try advice of these kinds, one change at a time: power-limit,rebalance (docs/advice.md).  [default: none]",
 )
-@click.option(
-    "--tune-watch",
-    "watch_s",
-    type=SecondsRange(600, 86_400),
-    default=1800.0,
-    show_default=True,
-    help="With --tune, seconds for which a change is watched before it is kept.",
+@options.seconds(
+    "tune-watch",
+    1800.0,
+    "With --tune, seconds for which a change is watched before it is kept.",
+    least=600,
+    most=86_400,
 )
 @options.history
 @options.prometheus
@@ -76,7 +68,7 @@ def command(
     moves_per_hour: int,
     window: str | None,
     kinds: str | None,
-    watch_s: float,
+    tune_watch_s: float,
     as_json: bool,
     **where: Any,
 ) -> None:
@@ -102,7 +94,7 @@ def command(
     from vgpuctl.usecases.operate.defrag_for_queue import QueueDefrag
     from vgpuctl.usecases.telemetry.tune import Tuner
 
-    tuner = Tuner(() if kinds is None else parse_kinds(kinds), watch_s)
+    tuner = Tuner(() if kinds is None else parse_kinds(kinds), tune_watch_s)
     room = QueueDefrag(moves_per_hour, parse_window(window or "00:00-24:00", what="--defrag-window"))
 
     def tell(served: Sequence["Served"]) -> None:

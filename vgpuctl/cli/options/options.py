@@ -210,16 +210,23 @@ allow_host = click.option(
 )
 
 
+def seconds(
+    name: str, default: float | str, text: str, *, least: float = 0, most: float = 3600
+) -> Callable[[Command], Command]:
+    """`NAME_s`, a time in seconds. name: of the option, `tune-watch`. text: its help."""
+    return click.option(
+        f"--{name}",
+        f"{name.replace('-', '_')}_s",
+        type=SecondsRange(least, most),
+        default=default,
+        show_default=True,
+        help=text,
+    )
+
+
 def readings_interval(default_s: float) -> Callable[[Command], Command]:
     """How often hosts are read."""
-    return click.option(
-        "--interval",
-        "interval_s",
-        type=SecondsRange(1, 3600),
-        default=default_s,
-        show_default=True,
-        help="Seconds between two readings of a host.",
-    )
+    return seconds("interval", default_s, "Seconds between two readings of a host.", least=1)
 
 
 def reason(text: str, *, required: bool = True) -> Callable[[Command], Command]:
@@ -238,14 +245,7 @@ def shutdown_timeout(
     text: str, *, name: str = "shutdown-timeout", default_s: float = 120.0
 ) -> Callable[[Command], Command]:
     """How long a guest may take to shut down. text: its help."""
-    return click.option(
-        f"--{name}",
-        f"{name.replace('-', '_')}_s",
-        type=SecondsRange(0, 3600),
-        default=default_s,
-        show_default=True,
-        help=text,
-    )
+    return seconds(name, default_s, text)
 
 
 def move_way(function: Command) -> Command:

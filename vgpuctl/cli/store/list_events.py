@@ -9,7 +9,7 @@ from vgpuctl.cli.frame.ending import stop_on_signals
 from vgpuctl.cli.lists.event_output import EVENTS, JsonEvent, print_event_line
 from vgpuctl.cli.lists.listing import Listing, ListOutput
 from vgpuctl.cli.options import options
-from vgpuctl.cli.options.numbers import SecondsRange, WholeRange
+from vgpuctl.cli.options.numbers import WholeRange
 
 if TYPE_CHECKING:
     from vgpuctl.model.event import Event
@@ -38,14 +38,7 @@ _LISTING: "Listing[Event, JsonEvent]" = EVENTS
     help="Show the last NUMBER events, 0 for all.",
 )
 @click.option("--follow", is_flag=True, help="Show new events as they happen, until interrupted or until --until.")
-@click.option(
-    "--interval",
-    "interval_s",
-    type=SecondsRange(0.1, 3600),
-    default=1.0,
-    show_default=True,
-    help="With --follow: seconds between looks at the store.",
-)
+@options.seconds("interval", 1.0, "With --follow: seconds between looks at the store.", least=0.1)
 @options.database
 @_LISTING.options
 def command(

@@ -9,7 +9,6 @@ import click
 
 from vgpuctl.cli.forms.vm_selection import VmChoice, vms
 from vgpuctl.cli.options import options
-from vgpuctl.cli.options.numbers import SecondsRange
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import print_line, say
 from vgpuctl.model.plural import counted
@@ -26,14 +25,7 @@ _WORDS = {"kept": "kept", "broken": "broken", "not-looked-at": "not looked at"}
 
 @click.command("check-vm")
 @vms()
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=SecondsRange(1, 600),
-    default=60.0,
-    show_default=True,
-    help="Time for the probe in the guest.",
-)
+@options.seconds("timeout", 60.0, "Time for the probe in the guest.", least=1, most=600)
 @options.one_host
 @options.as_json
 def command(chosen: VmChoice, timeout_s: float, as_json: bool, **where: Any) -> None:

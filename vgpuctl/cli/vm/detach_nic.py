@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vgpuctl.cli.options import options
-from vgpuctl.cli.options.numbers import SecondsRange
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import say
 
@@ -23,14 +22,7 @@ _JSON: "JsonOutput[NicChange]" = JsonOutput()
 @options.tenant
 @click.option("--mac", metavar="ADDRESS", help="MAC address of the interface, where the VM has several in NETWORK.")
 @click.option("--last", is_flag=True, help="Detach it even if the VM has no other interface.")
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=SecondsRange(0, 3600),
-    default=20.0,
-    show_default=True,
-    help="Seconds for the running guest to release the interface.",
-)
+@options.seconds("timeout", 20.0, "Seconds for the running guest to release the interface.")
 @options.one_host
 @options.as_json
 def command(

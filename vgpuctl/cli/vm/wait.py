@@ -8,7 +8,6 @@ import click
 
 from vgpuctl.cli.forms.vm_selection import VmChoice, vms
 from vgpuctl.cli.options import options
-from vgpuctl.cli.options.numbers import SecondsRange
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import print_line, show_status
 
@@ -30,14 +29,7 @@ _JSON: "JsonOutput[Awaited | Sequence[Awaited]]" = JsonOutput()
     type=click.Choice(["running", "stopped", "placed", "deleted"]),
     help="State to wait for; placed: out of the queue, on a host.",
 )
-@click.option(
-    "--timeout",
-    "timeout_s",
-    type=SecondsRange(0, _LONGEST_S),
-    default="10m",
-    show_default=True,
-    help="Longest wait: 30, 30s, 10m, 2h; 0 for one look.",
-)
+@options.seconds("timeout", "10m", "Longest wait: 30, 30s, 10m, 2h; 0 for one look.", most=_LONGEST_S)
 @options.one_host
 @options.as_json
 def command(chosen: VmChoice, condition: str, timeout_s: float, as_json: bool, **where: Any) -> None:

@@ -213,7 +213,7 @@ def test_a_change_is_judged_by_the_vms_that_it_touches(name: str) -> None:
 
 
 def test_the_shortest_watch_that_is_taken_has_room_for_the_fewest_minutes() -> None:
-    (kind,) = (one.type for one in controller.params if one.name == "watch_s")
+    (kind,) = (one.type for one in controller.params if one.name == "tune_watch_s")
     assert isinstance(kind, SecondsRange) and kind.min is not None and kind.min >= 60 * FEWEST_MINUTES
     with pytest.raises(click.BadParameter) as refused:
         kind.convert("8m", None, None)

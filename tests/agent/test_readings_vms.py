@@ -200,7 +200,7 @@ def test_a_vm_with_a_job_tells_less_and_says_so(tmp_path: Path) -> None:
 
 
 def test_the_memory_of_a_vm_with_a_job_is_told_by_the_kernel(tmp_path: Path) -> None:
-    """Else its memory would seem to have gone, and to have come anew after the job."""
+    """Otherwise its memory would seem to fall to nothing, and to rise again after the job."""
 
     class Migrating(Virsh):
         said = Completed(0, "Domain: 'acme.web'\n  state.state=1\n  balloon.current=2097152\n", "")

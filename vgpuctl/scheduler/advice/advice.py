@@ -153,7 +153,7 @@ class MeasuredFault:
 
     @property
     def subject(self) -> str:
-        """What the event of it is about."""
+        """The subject of its event."""
         return self.resource or printed_name(self.tenant, self.vm)
 
 

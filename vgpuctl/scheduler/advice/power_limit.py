@@ -2,8 +2,8 @@
 """A higher power limit for a GPU that draws all that its limit allows.
 
 The driver lowers the clocks of a GPU that would draw more than its limit (nvml.h,
-nvmlClocksEventReasonSwPowerCap). What the higher clocks gain depends on the programs, and no replay of power tells it:
-a controller may try it (docs/advice.md).
+nvmlClocksEventReasonSwPowerCap). The gain from higher clocks depends on the programs, and no replay of power tells
+it: a controller may try it (docs/advice.md).
 """
 
 from collections.abc import Iterator

@@ -62,7 +62,7 @@ class Judgement:
 
 @dataclass(frozen=True)
 class Watch:
-    """What is known at a look. gone: VMs that were stopped, moved or deleted since, which say nothing of the change.
+    """The result of a look. gone: VMs that were stopped, moved or deleted since, which say nothing of the change.
 
     new_findings: names of VMs that take their neighbours' time on a watched GPU, and did not before. minutes: length of
     the watch so far. problem: why there are no readings. is_over: the watch has its full length. is_late: it is so long
@@ -135,7 +135,7 @@ def _row_of(name: str) -> str:
 
 
 def _newly_broken(before: SeenVm, now: SeenVm) -> list[str]:
-    """What is broken and was kept, or was not there: a row such as `gpu-state` is there only where it is broken.
+    """The promises that are broken and were kept or not there: a row such as `gpu-state` only exists while broken.
 
     A subject may have another name since, such as a partition after a move: one that was not kept, and is gone, may be
     the one that is broken now.
@@ -154,7 +154,7 @@ def _newly_broken(before: SeenVm, now: SeenVm) -> list[str]:
 
 
 def _not_known(before: SeenVm, now: SeenVm) -> list[str]:
-    """What was kept and is not looked at, or was seen broken once.
+    """The promises that were kept and are not looked at now, or were seen broken once.
 
     A subject that is gone, such as a detached network, is promised no more where others of its row are looked at.
     """
@@ -197,7 +197,7 @@ def _in_words(one: SeenVm) -> str:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What advice rests on. vms: UUIDs of the VMs on its GPUs. gain: as the replay says."""
+    """The evidence of advice. vms: UUIDs of the VMs on its GPUs. gain: as the replay says."""
 
     before: Mapping[str, str]
     after: Mapping[str, str]

@@ -101,7 +101,7 @@ class Trial(msgspec.Struct, frozen=True):
 class Tried(msgspec.Struct, frozen=True):
     """Advice that was tried and not kept. why: it was not kept. at: seconds since the epoch, UTC.
 
-    any_target_until: another target of a move is no other evidence before then.
+    any_target_until: until then, another target of a move does not count as other evidence.
     """
 
     advice: str
@@ -221,7 +221,7 @@ def end_tuning(session: Session, host: str, why: str) -> None:
 
 
 def _decode(host: str, content: str) -> TuningRecord:
-    """A record that is lost would leave a change that nobody watches, so one of another version is no empty one."""
+    """A record that is lost would leave a change that nobody watches, so one of another version is never empty."""
     try:
         found: TuningRecord = typed_json.decode(content, TuningRecord)
     except msgspec.MsgspecError as error:

@@ -202,7 +202,7 @@ class _Untold:
         return any((finding.host, finding.gpu, vm) in self._by_fault[finding.fault] for vm in goes_by)
 
     def _has_resource(self, finding: MeasuredFault) -> bool:
-        """True unless readings tell that it lasts, or all of its hosts are measured and have it no more."""
+        """True unless readings tell that it lasts, or all of its hosts are measured and do not have it any longer."""
         for one in self._outlooks:
             if (one.host, one.resource) == (finding.host, finding.resource):
                 return one.ending is Prospect.UNKNOWN

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known against trying advice, and the changes that are in trial. No host is contacted."""
+"""The reasons against trying advice, and the changes that are in trial. No host is contacted."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -80,14 +80,14 @@ def shown(trial: Trial) -> ShownTrial:
 
 
 def evidence_of(advice: Advice, fleet: MeasuredFleet) -> Evidence:
-    """What advice rests on: its values, its gain, and the VMs on the GPUs that it names."""
+    """The evidence of advice: its values, its gain, and the VMs on the GPUs that it names."""
     places = {f"{advice.host} {advice.gpu}", *advice.after.values()}
     vms = {one.vm_uuid for one in fleet.leases if f"{one.host} {one.share.gpu}" in places}
     return Evidence(dict(advice.before), dict(advice.after), tuple(sorted(vms)), advice.gain.value)
 
 
 def tuning_of(advised: Sequence[Advice], fleet: MeasuredFleet, view: TuningView) -> dict[str, str]:
-    """What a controller makes of each recommendation of a kind that it may apply, by id: why not, or that it may."""
+    """The answer of a controller to each recommendation of a kind that it may apply, by id: why not, or that it may."""
     limits = {one.advice.id: one.refusal for one in find_limits(fleet)}
     in_trial = {one.advice for one in view.trials}
     found = {}

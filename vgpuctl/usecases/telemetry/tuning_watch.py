@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is known of the VMs that a change in trial touches: their promises, their readings, contention on their GPUs."""
+"""The VMs that a change in trial touches: their promises, their readings, and contention on their GPUs."""
 
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -61,7 +61,7 @@ def look(services: Services, hosts: Iterable[str]) -> None:
 
 
 def see(services: Services, vms: Sequence[Vm], places: Places, since: float) -> TouchedVms:
-    """What is known of VMs on their hosts since then, in seconds since the epoch: of an older look nothing."""
+    """Look at VMs on their hosts. since: seconds since the epoch; an older look does not count."""
     with services.store.reading() as session:
         now = session.now()
         known = {host: known_now(session, host) for host in {vm.host for vm in vms}}

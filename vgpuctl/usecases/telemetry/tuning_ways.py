@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The two ways in which a controller applies advice: the power limit of a GPU, and the live move of a VM.
 
-Each is found on its host, made, and rolled back. What is found decides, not what was ordered.
+Each is found on its host, made, and rolled back. The state that is found decides, not the order that was given.
 """
 
 from collections.abc import Iterator, Sequence

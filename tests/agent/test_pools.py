@@ -307,6 +307,24 @@ def test_host_and_vm_tell_huge_pages_and_room_on_the_pool(tmp_path: Path) -> Non
     assert vm.measured.all("disk_allocated_bytes") == (((images,), 77.0),), "a disk elsewhere is on no pool"
 
 
+def test_a_host_tells_of_pools_without_a_reading_and_each_reason(tmp_path: Path) -> None:
+    simulated = _running(tmp_path, "")
+    states = {"ceph": _group("ceph", "x", "rbd"), "fast": _group("fast", "vg0"), "scsi": "<pool type='scsi'/>"}
+    place = simulated.files.root / ACTIVE_POOLS.lstrip("/")
+    place.mkdir(parents=True, exist_ok=True)
+    for name, text in states.items():
+        (place / f"{name}.xml").write_text(text)
+    readings = read(simulated)
+    assert readings.measured.all("pool_unmeasured") == (
+        (("ceph", "rbd", "not-measurable"), 1.0),
+        (("fast", "logical", "not-readable"), 1.0),
+    )
+    assert [one for one in readings.unread if "pool" in one] == [
+        "the room of storage pool fast cannot be read: the program vgs is not on this host"
+    ]
+    assert readings.measured.all("pool_total_bytes"), "the others are read"
+
+
 @pytest.mark.parametrize(
     "pages",
     [

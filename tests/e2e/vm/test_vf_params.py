@@ -14,6 +14,7 @@ from tests.e2e.small_vms import ACME, SIZE, operator
 from tests.lab.simulated_fixtures import machine
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.store.store import open_store
+from vgpuctl.telemetry.history import History
 
 __all__ = ["operator"]
 
@@ -214,6 +215,7 @@ def test_a_vm_over_its_promise_is_limited_where_its_driver_can_be_told(
     operator.does("create-vm", "other", *ACME, *SIZE, "--gpu", "vf", *QUANTUM)
     first = answered("web", "limit")
     assert (first["after"]["outcome"], first["detail"]) == ("limited", "its VF has exec_quantum_ms=20")
+    _is_not_measured(operator)
     assert _params(operator) == "exec_quantum_ms=20"
     why = "it takes time of its GPU that its neighbours were promised"
     assert [one["subject"] for one in operator.json("list-events") if one["detail"] == why] == ["acme/web"]
@@ -227,6 +229,20 @@ def test_a_vm_over_its_promise_is_limited_where_its_driver_can_be_told(
     last = operator.json("list-events", "--kind", "over-promise-answered")[-1]
     assert (last["after"], last["evidence"]["gpu"]) == ({"policy": "limit", "outcome": "undone"}, _card(operator))
     assert "undone" not in operator.does("controller", "--once").out
+
+
+def _is_not_measured(operator: Operator) -> None:
+    """advise names the card, and of another tenant's VMs none."""
+    path = operator.home / "readings.history"
+    History(path).close()
+    (found,) = operator.json("advise", "--history", str(path))["unmeasured"]
+    assert (found["gpu"], found["vms"]) == (_card(operator), ["acme/other", "acme/web"])
+    told = f"not measured: {HOST} {found['gpu']}: the time that its VMs take from each other (acme/other, acme/web): "
+    assert told + found["why"] in operator.does("advise", "--history", str(path), *ACME).out
+    operator.does("create-tenant", "globex")
+    for nothing in (("--tenant", "globex"), ("--host", "sim-009")):
+        assert "not measured" not in operator.run("advise", "--history", str(path), *nothing).out
+    operator.does("offboard-tenant", "globex", "--yes")
 
 
 def test_a_vm_over_its_promise_is_stopped_until_its_next_start(

@@ -47,8 +47,8 @@ def why_time_unmeasured(share: Share) -> str | None:
     """Why nobody measures the time that a share loses to its neighbours.
 
     None where its driver tells it, and for a share without neighbours. Recent kernels count the active ticks of xe's
-    engines for each function (drivers/gpu/drm/xe/xe_pmu.c). They tell what a VF used, not what it lost, and the agent
-    does not read them.
+    engines for each function (drivers/gpu/drm/xe/xe_pmu.c). They show the use of a VF and not its loss, and the
+    agent does not read them.
     """
     return _NO_USE_OF_VFS if kind_of(share.sharing).takes is Takes.FUNCTION else None
 

@@ -45,7 +45,7 @@ class Tuned:
         return self.fleet.operator.at(now)
 
     def round(self, now: float, *options: str) -> list[str]:
-        """What one round of a controller says of tuning."""
+        """The lines of one round of a controller about tuning."""
         done = self.at(now).json("controller", "--once", "--history", str(self.history), *options)
         return [one["outcome"] for one in done if one["name"] in (f"{HOST} {GPU}", "tune")]
 

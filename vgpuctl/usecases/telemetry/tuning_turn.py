@@ -41,7 +41,7 @@ class TuningTurn:
             yield
 
     def blocked(self, services: Services) -> str | None:
-        """What blocks the turn for long and what ends that, as a sentence; None where others take turns.
+        """Say why the turn is blocked for long and how that ends; None where others take turns.
 
         After an hour without a beat the turn of the other one is ended, which is said too.
         """

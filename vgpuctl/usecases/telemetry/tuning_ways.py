@@ -39,7 +39,7 @@ class WhereFound(StrEnum):
 
 @dataclass(frozen=True)
 class FoundChange:
-    """What is there now. words: for the event. leave: why the controller leaves it as it is, where it is elsewhere.
+    """The state now. words: for the event. leave: why the controller leaves it as it is, where it is elsewhere.
 
     is_booted: the host was booted, which says nothing of the change. withdrawn: why the change is not allowed any more
     and is rolled back. back_mw: the power limit that is set then.
@@ -69,9 +69,9 @@ def missing_hosts(services: Services, trial: Trial) -> list[str]:
 
 
 def find_without(services: Services, trial: Trial, missing: Sequence[str]) -> FoundChange | str:
-    """What is known of a change without its hosts; else what the trial waits for, as a sentence without subject.
+    """Find a change without asking its hosts; else say what the trial waits for, without a subject.
 
-    missing: hosts that this controller does not serve. What no inventory lists is nowhere any more; another inventory
+    missing: hosts that this controller does not serve. A host that no inventory lists is gone; another inventory
     beside this one may list it, whose controller then has read the host lately.
     """
     if isinstance(trial.change, MoveChange):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a host has used up now: memory, huge pages, pools."""
+"""Resources that a host has used up: memory, huge pages, pools."""
 
 import pytest
 

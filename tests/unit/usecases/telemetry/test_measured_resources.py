@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What VMs share, from readings as hosts send them over the history to outlooks, findings, events and metrics."""
+"""Resources that VMs share: from readings of hosts over the history to outlooks, findings, events and metrics."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ Amount = Callable[[int], float]
 
 @dataclass
 class Told:
-    """What a host tells at each time. pools: (total, free) by pool and file system; disks, memory: of VMs, by name."""
+    """The readings of a host by time. pools: (total, free) by pool and file system; disks, memory: of VMs, by name."""
 
     memory: tuple[Amount, Amount] | None = None
     pages: tuple[Amount, Amount] | None = None

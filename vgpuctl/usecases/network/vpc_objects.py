@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vgpuctl.errors import NotFound, UsageError, VpcObjectDiffers
-from vgpuctl.model.vpc import PeeringSpec, VpcKind, VpcSpec
+from vgpuctl.model.network import is_ipv6
+from vgpuctl.model.vm import Vm
+from vgpuctl.model.vpc import FloatingIp, PeeringSpec, PortForward, VpcKind, VpcSpec
 from vgpuctl.specs.vpc_objects import KIND_OF, ObjectKind, describe, is_same, list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion
@@ -151,7 +153,7 @@ def _changed(kind: ObjectKind, there: VpcSpec, change: ObjectChange) -> VpcSpec:
 def _created(services: Services, tenant: str, changed: Changed) -> CreatedObject:
     (spec,) = changed.objects
     with services.store.reading() as session:
-        remarks = tuple(_remarks(session, tenant, spec))
+        remarks = tuple(remarks_on(session, tenant, spec))
     return CreatedObject(ShownObject(tenant, spec.kind, spec.key, spec), changed.is_change, remarks)
 
 
@@ -166,12 +168,22 @@ def _find(session: Session, tenant: str, kind: ObjectKind, key: str) -> VpcSpec:
     )
 
 
-def _remarks(session: Session, tenant: str, spec: VpcSpec) -> Iterator[str]:
+def remarks_on(session: Session, tenant: str, spec: VpcSpec) -> Iterator[str]:
     """Why an object has no effect yet."""
     if isinstance(spec, PeeringSpec) and spec.tenant not in session.tenants_with_peer(tenant):
         yield f"it takes effect once tenant {spec.tenant} has a peering with {tenant}"
     if not carried(session, tenant):
         yield f"tenant {tenant} has no network carried by OVN yet"
-    for vm in KIND_OF[spec.kind].vms_of(spec):
-        if session.vm(tenant, vm) is None:
-            yield f"tenant {tenant} has no VM {vm} yet"
+    for name in KIND_OF[spec.kind].vms_of(spec):
+        vm = session.vm(tenant, name)
+        if vm is None:
+            yield f"tenant {tenant} has no VM {name} yet"
+        elif isinstance(spec, FloatingIp | PortForward) and not _shares_version(session, vm, spec):
+            yield f"VM {name} has no address of the IP version of {spec.address}, so nothing reaches it"
+
+
+def _shares_version(session: Session, vm: Vm, spec: FloatingIp | PortForward) -> bool:
+    """True if an external address leads to an address of the VM; also for a VM without any."""
+    first = min(session.ports(vm_uuid=vm.uuid), key=lambda port: port.position, default=None)
+    versions = {is_ipv6(one) for one in (spec.address, spec.address6) if one}
+    return first is None or bool(versions & {is_ipv6(one) for one in first.addresses})

@@ -40,6 +40,7 @@ WRAPPED = {
     ("vgpuctl.guests.libvirtd.saved_state", "SavedState"): ("save", "change", "drop"),
     ("vgpuctl.guests.live.gpus", "LiveGpus"): ("attach", "detach"),
     ("vgpuctl.guests.live.nics", "LiveNics"): ("attach", "detach"),
+    ("vgpuctl.guests.live.limits", "LiveLimits"): ("set",),
     ("vgpuctl.guests.live.disks", "LiveDisks"): ("attach", "detach", "eject", "merge", "resize", "snapshot"),
     ("vgpuctl.guests.libvirtd.networks", "LibvirtNetworks"): ("ensure", "remove"),
     ("vgpuctl.guests.libvirtd.storage", "Storage"): (

@@ -16,6 +16,8 @@ from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.network import NetworkRequest
 from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import Hold, Preemption, Vm, VmRequest, VmState
+from vgpuctl.quota.resources import Limited
+from vgpuctl.quota.vm_limits import WantedLimit
 from vgpuctl.usecases.disk.kept_vms import delete_kept
 from vgpuctl.usecases.maintenance.drain_host import Drained, DrainOptions, as_planned, drain_host
 from vgpuctl.usecases.network.networks import delete_network
@@ -33,7 +35,8 @@ from vgpuctl.usecases.vm.detach_gpu import detach_gpu
 from vgpuctl.usecases.vm.move_vm import MoveOptions, move_vm
 from vgpuctl.usecases.vm.plug_wish import PlugWish
 from vgpuctl.usecases.vm.preemption_consent import Consent
-from vgpuctl.usecases.vm.resize_vm import NewSize, ResizeOptions, resize_vm
+from vgpuctl.usecases.vm.resize_plan import NewSize
+from vgpuctl.usecases.vm.resize_vm import ResizeOptions, resize_vm
 from vgpuctl.usecases.vm.restore_vm import find_kept, restore_vm
 from vgpuctl.usecases.vm.start_vm import start_vm
 from vgpuctl.usecases.vm.stop_vm import Stop, stop_vm
@@ -205,7 +208,9 @@ class DryRunCases:
         dice = self._dice
         vms = [(vm.request.tenant, vm.request.name) for vm in self._some(services, dice.randint(1, 3))]
         gpus = dice.choice((None, None, (read_gpu_request(dice.choice(_GPUS)),)))
-        size = NewSize(dice.choice((None, 1, 6, 50)), dice.choice((None, 128, 200 * 1024)), gpus)
+        limit = dice.choice((None, None, Limited.CPU_WEIGHT, Limited.DISK_IOPS))
+        limits = () if limit is None else (WantedLimit(limit, None, 300),)
+        size = NewSize(dice.choice((None, 1, 6, 50)), dice.choice((None, 128, 200 * 1024)), gpus, limits=limits)
         options = ResizeOptions(may_move=dice.random() < 0.5, may_restart=dice.random() < 0.9, timeout_s=0)
 
         def work(given: Services) -> list[str]:

@@ -32,7 +32,7 @@ PREEMPTION = [
         "refuse_while_preempted",
         "usecases/vm/final_preemptions.py",
         "usecases/vm/start_vm.py:_start_one",
-        "usecases/vm/resize_vm.py:refuse_resize",
+        "usecases/vm/resize_plan.py:refuse_resize",
         "usecases/vm/restart_vm.py:restart_vm",
     ),
     guarded(

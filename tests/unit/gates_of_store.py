@@ -35,6 +35,7 @@ STORE = [
         "usecases/vm/attach_nic.py:_add",
         "usecases/vm/rename_vm.py:rename_vm",
         "usecases/vm/resize_vm.py:_change_in_place",
+        "usecases/vm/resize_vm.py:_limit",
         "usecases/vm/live_move.py:carry_out_live",
         "usecases/vm/live_move.py:_settle",
         "usecases/vm/live_move.py:_prepare",

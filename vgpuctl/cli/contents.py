@@ -63,7 +63,7 @@ SECTIONS = (
             "attach-nic": "Attach a network interface to a VM, running or not.",
             "detach-nic": "Detach a network interface from a VM.",
             "move-vm": "Move VMs to another host with disks and equal GPU shares.",
-            "resize-vm": "Change the vCPUs, memory, GPU shares, their parameters or max_downtime of a VM.",
+            "resize-vm": "Change the vCPUs, memory, GPU shares, their parameters, or limits of a VM.",
             "attach-gpu": "Give a VM one more GPU share.",
             "detach-gpu": "Detach a GPU share from a VM.",
             "delete-vm": "Delete VMs with their disks and release their devices.",

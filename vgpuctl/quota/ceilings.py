@@ -5,20 +5,14 @@ CPU time, disk and network rates. Quotas add up over a tenant's VMs (quota/limit
 interface or vCPU by itself, and is a quota named `each:…`; a default is one named `default:…`.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 from vgpuctl.errors import QuotaExceeded, UsageError
-from vgpuctl.model.disk import DataDisk, DiskRequest
-from vgpuctl.model.interfaces import FIRST, placed_nics
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.limits import Quota
 from vgpuctl.quota.resources import EACH, OVER_PROMISE, USUAL, Limited, adds_up, format_amount
-
-_Disk = TypeVar("_Disk", DiskRequest, DataDisk)
-Part = tuple[Limited, str, int | None]
-"""What is limited, which part of the VM, and its limit; None for no limit."""
+from vgpuctl.quota.vm_limits import Part, limits_of, resize_words, with_limit
 
 
 @dataclass(frozen=True)
@@ -74,11 +68,11 @@ def with_usual(request: VmRequest, ceilings: Sequence[Ceiling], there: VmRequest
 
     there: the VM as it is, of which each part keeps what it has.
     """
-    has = {} if there is None else {(name, part): value for name, part, value in _parts(there)}
+    has = {} if there is None else {(name, part): value for name, part, value in limits_of(there)}
     for ceiling in ceilings:
-        for name, part, value in list(_parts(request)):
+        for name, part, value in list(limits_of(request)):
             if name is ceiling.name and value is None:
-                request = _with(request, name, part, has.get((name, part), ceiling.given))
+                request = with_limit(request, name, part, has.get((name, part), ceiling.given))
     return request
 
 
@@ -108,7 +102,7 @@ class AboveCeiling:
 
 def above(request: VmRequest, ceilings: Sequence[Ceiling], before: VmRequest | None = None) -> list[AboveCeiling]:
     """The parts of a VM that are above a ceiling. before: the VM as it is; of that, what does not grow may stay."""
-    return parts_above(_parts(request), ceilings, () if before is None else _parts(before))
+    return parts_above(limits_of(request), ceilings, () if before is None else limits_of(before))
 
 
 def parts_above(parts: Iterable[Part], ceilings: Sequence[Ceiling], before: Iterable[Part] = ()) -> list[AboveCeiling]:
@@ -144,9 +138,13 @@ def describe_above(label: str, request: VmRequest, found: Sequence[AboveCeiling]
     """
     parts = "; ".join(map(str, found))
     if is_there:
+        below = request
+        for one in found:
+            below = with_limit(below, one.name, one.part, one.most)
+        lower = f"vgpuctl resize-vm {request.tenant}/{request.name} {' '.join(resize_words(request, below))}"
         return (
-            f"{label} stays above it: {parts.replace(' asked', ' now')}: to bring it below, delete it and "
-            f"create it again; to allow it, {_raising(request, found)}"
+            f"{label} stays above it: {parts.replace(' asked', ' now')}: to bring it below: {lower}; to allow it, "
+            f"{_raising(request, found)}"
         )
     return f"{label} asks for more and is refused from now on: {parts}: ask for less, or {_raising(request, found)}"
 
@@ -164,47 +162,3 @@ def _raising(request: VmRequest, found: Sequence[AboveCeiling]) -> str:
 
 def _is_at_most(value: int | None, other: int | None) -> bool:
     return other is None or (value is not None and value <= other)
-
-
-def _parts(request: VmRequest) -> Iterator[Part]:
-    """Everything of a VM that a ceiling may hold for, each with its part's name."""
-    if request.disk is not None:
-        yield Limited.DISK_IOPS, _ROOT, request.disk.iops
-        yield Limited.DISK_MBPS, _ROOT, request.disk.mbps
-    for disk in request.data_disks:
-        yield Limited.DISK_IOPS, f"disk {disk.name}", disk.iops
-        yield Limited.DISK_MBPS, f"disk {disk.name}", disk.mbps
-    if request.network is not None:
-        yield Limited.NIC_MBPS, f"interface {FIRST}", request.bandwidth_mbps
-    for nic in placed_nics(request.nics):
-        yield Limited.NIC_MBPS, f"interface {nic.position}", nic.bandwidth_mbps
-    if request.domain is None:
-        yield Limited.CPU_LIMIT, _VCPUS, request.cpu_limit
-        yield Limited.CPU_WEIGHT, _VCPUS, request.cpu_weight
-
-
-def _with(request: VmRequest, name: Limited, part: str, value: int | None) -> VmRequest:
-    """The request with another limit of one part."""
-    if name is Limited.CPU_LIMIT:
-        return replace(request, cpu_limit=value)
-    if name is Limited.CPU_WEIGHT:
-        return replace(request, cpu_weight=value)
-    if name is Limited.NIC_MBPS:
-        if part == f"interface {FIRST}":
-            return replace(request, bandwidth_mbps=value)
-        places = [f"interface {one.position}" for one in placed_nics(request.nics)]
-        nics = zip(request.nics, places, strict=True)
-        return replace(
-            request, nics=tuple(replace(one, bandwidth_mbps=value) if at == part else one for one, at in nics)
-        )
-    if part == _ROOT and request.disk is not None:
-        return replace(request, disk=_limited(request.disk, name, value))
-    disks = (_limited(one, name, value) if part == f"disk {one.name}" else one for one in request.data_disks)
-    return replace(request, data_disks=tuple(disks))
-
-
-def _limited(disk: _Disk, name: Limited, value: int | None) -> _Disk:
-    return replace(disk, iops=value) if name is Limited.DISK_IOPS else replace(disk, mbps=value)
-
-
-_ROOT, _VCPUS = "the first disk", "its vCPUs"

@@ -13,7 +13,8 @@ from vgpuctl.catalog.names import gpu_instance_slices
 from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.quota.resources import SHARES, Resource
+from vgpuctl.quota.resources import RATES, SHARES, WITHOUT_LIMIT, Resource
+from vgpuctl.quota.vm_limits import limits_of
 
 if TYPE_CHECKING:
     from vgpuctl.agent.wire.facts import Gpu
@@ -48,7 +49,24 @@ def of_guest(request: VmRequest) -> dict[str, int]:
     """The charge of a VM without its GPUs and disks, for as long as it exists."""
     found: dict[str, int] = {Resource.VMS: 1, Resource.VCPUS: request.vcpus, Resource.MEMORY: request.memory_mib}
     nics = len(interfaces_of(request))
-    return {**found, Resource.NICS: nics} if nics else found
+    return {**found, **({Resource.NICS: nics} if nics else {}), **rates_of(request)}
+
+
+def rates_of(request: VmRequest) -> dict[str, int]:
+    """The sums of the limits of a VM's disks and interfaces; one without a limit counts as one with the highest.
+
+    The definition of an adopted VM is somebody else's, who may change it: it counts as one disk and one interface
+    without a limit.
+    """
+    if request.domain is not None:
+        return {resource: WITHOUT_LIMIT[name] for resource, name in RATES.items()}
+    found = [
+        (name, WITHOUT_LIMIT[name] if value is None else value)
+        for name, _part, value in limits_of(request)
+        if name in WITHOUT_LIMIT
+    ]
+    sums = {resource: sum(value for name, value in found if name is limited) for resource, limited in RATES.items()}
+    return {resource: amount for resource, amount in sums.items() if amount}
 
 
 def of_new_guest(request: VmRequest) -> dict[str, int]:

@@ -5,8 +5,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from vgpuctl.errors import QuotaExceeded
+from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.charge import Amounts
-from vgpuctl.quota.resources import Resource, format_amount
+from vgpuctl.quota.resources import RATES, USUAL, WITHOUT_LIMIT, Resource, format_amount
+from vgpuctl.quota.vm_limits import OPTIONS
 
 
 @dataclass(frozen=True)
@@ -47,12 +50,33 @@ def room_hint(tenant: str, excess: Excess) -> str:
     if excess.resource == Resource.GPU_HOURS:
         return f"wait for the next month, or raise it: vgpuctl set-quota {tenant} gpu-hours=HOURS"
     enough = format_amount(excess.resource, excess.used + excess.asked).replace(" ", "")
+    raising = f"raise it: vgpuctl set-quota {tenant} {excess.resource}={enough}"
+    limited = next((limited for rate, limited in RATES.items() if rate == excess.resource), None)
+    if limited is not None and excess.asked >= WITHOUT_LIMIT[limited]:
+        usual = f"`vgpuctl set-quota {tenant} {USUAL}{limited}=NUMBER`"
+        return (
+            f"a part without a limit counts {WITHOUT_LIMIT[limited]}: ask for one by {OPTIONS[limited]}, or give one to"
+            f" all by {usual}; or {raising}"
+        )
     what = _GIVEN_BACK.get(excess.resource, "VMs")
-    return f"delete {what} of {tenant}, or raise it: vgpuctl set-quota {tenant} {excess.resource}={enough}"
+    return f"delete {what} of {tenant}, or {raising}"
+
+
+def exceeded(request: VmRequest, found: Sequence[Excess]) -> QuotaExceeded:
+    """The error for a VM that does not fit into its tenant's quotas."""
+    names = ", ".join(one.resource for one in found)
+    return QuotaExceeded(
+        f"VM {request.name} does not fit into the quota of tenant {request.tenant}: {names}",
+        context=[str(one) for one in found],
+        hint=room_hint(request.tenant, found[0]),
+        short=f"over the quota of tenant {request.tenant}",
+    )
 
 
 _GIVEN_BACK: Mapping[str, str] = {
     Resource.DISK: "disks or VMs",
+    Resource.IOPS: "disks or VMs",
+    Resource.BANDWIDTH: "VMs or their network interfaces",
     Resource.SNAPSHOTS: "snapshots",
     Resource.NETWORKS: "networks",
     Resource.PUBLIC_ADDRESSES: "gateways or floating IPs",

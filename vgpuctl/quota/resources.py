@@ -2,7 +2,7 @@
 """The units that quotas are set in: their names, how amounts are written and read.
 
 An amount is a whole number: a count, MiB for sizes (`memory`, `framebuffer`, `disk`, `snapshots`), seconds of a whole
-GPU for `gpu-hours`, thousandths of a GPU for `compute`.
+GPU for `gpu-hours`, thousandths of a GPU for `compute`, operations a second for `iops`, Mbit/s for `bandwidth`.
 """
 
 import difflib
@@ -44,7 +44,9 @@ class Resource(StrEnum):
     MIG_COMPUTE = "mig-compute"
     COMPUTE = "compute"
     NICS = "nics"
+    BANDWIDTH = "bandwidth"
     DISK = "disk"
+    IOPS = "iops"
     SNAPSHOTS = "snapshots"
     NETWORKS = "networks"
     PUBLIC_ADDRESSES = "public-addresses"
@@ -73,6 +75,10 @@ _LIMITED: Mapping[str, tuple[int, int, str]] = {
     Limited.CPU_WEIGHT: (LEAST_WEIGHT, MOST_WEIGHT, "a weight against other VMs"),
 }
 """The least and the most, and the unit."""
+RATES: Mapping[Resource, Limited] = {Resource.IOPS: Limited.DISK_IOPS, Resource.BANDWIDTH: Limited.NIC_MBPS}
+"""Resources that add up the limits of a tenant's disks or interfaces, and the limit of one of them."""
+WITHOUT_LIMIT: Mapping[Limited, int] = {name: _LIMITED[name][1] for name in RATES.values()}
+"""What one without a limit counts: the highest limit that one can have."""
 _FORMS = ", ".join(
     [
         *Resource,
@@ -143,7 +149,7 @@ def parse_amount(resource: str, written: str) -> int | None:
     elif resource == OVER_PROMISE:
         amount = _parse_policy(written)
     elif not adds_up(resource):
-        amount = _parse_limited(resource, written)
+        amount = parse_limit(Limited(resource.partition(":")[2]), written, what=resource)
     elif _NUMBER.fullmatch(written):
         amount = int(written)
     else:
@@ -167,14 +173,14 @@ def _parse_policy(written: str) -> int:
     return words.index(OverPromise(written))
 
 
-def _parse_limited(resource: str, written: str) -> int:
-    name = resource.partition(":")[2]
+def parse_limit(name: Limited, written: str, *, what: str) -> int:
+    """Read the limit of one VM's part: `50%` of a CPU, or a whole number. what: for the error. Raises UsageError."""
     if name == Limited.CPU_LIMIT:
-        return parse_cpu_limit(written, what=resource)
+        return parse_cpu_limit(written, what=what)
     least, most, unit = _LIMITED[name]
     if not _NUMBER.fullmatch(written) or not least <= int(written) <= most:
         raise UsageError(
-            f"{resource}={written[:40]!a} is no limit",
+            f"{what}={written[:40]!a} is no limit",
             hint=f"write a whole number from {least} to {most} ({unit}), or `none`",
         )
     return int(written)

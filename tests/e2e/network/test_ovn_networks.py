@@ -2,6 +2,7 @@
 """Tenants' networks carried by OVN: a real northd's databases beside simulated hosts, the real command."""
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
@@ -170,6 +171,12 @@ def test_a_vm_that_moves_keeps_its_addresses_and_a_forgotten_host_gives_them_bac
     operator.does("uncordon-host", source)
 
 
+def _rates(central: LocalOvn) -> set[str]:
+    """The rates of all ports that OVN limits, in kbit/s."""
+    found = central.nbctl("--format=csv", "--no-headings", "--columns=bandwidth", "list", "QoS")
+    return set(re.findall(r"rate=([0-9]+)", found))
+
+
 def test_a_vm_has_a_port_in_each_network_with_its_own_groups(operator: Operator, central: LocalOvn) -> None:
     """Also moved: all of its ports come along."""
     for number, name in enumerate(("left", "right"), 20):
@@ -190,6 +197,9 @@ def test_a_vm_has_a_port_in_each_network_with_its_own_groups(operator: Operator,
         for name in ("left", "right")
         for one in operator.json("show-network", name, *ACME)["ports"]
     }
+    assert _rates(central) == {"100000"}
+    operator.does("resize-vm", "both", *ACME, "--bandwidth", "right=200")
+    assert _rates(central) == {"200000"}, "OVN limits the port while the VM runs"
     groups = central.nbctl("--format=csv", "--no-headings", "--columns=name,ports", "list", "Port_Group")
     uuids = {
         number: central.nbctl("get", "Logical_Switch_Port", port, "_uuid").strip() for number, port in ports.items()

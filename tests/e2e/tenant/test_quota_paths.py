@@ -52,6 +52,25 @@ PATHS: tuple[tuple[Resource, str, tuple[tuple[str, ...], ...]], ...] = (
             ONBOARD,
         ),
     ),
+    (
+        Resource.IOPS,
+        "10000000",
+        (
+            ("create-vm", "more", *VM),
+            ("create-vm", "more", *VM, "--disk-iops", "1"),
+            ("attach-disk", "web", "data,size=32MiB,iops=500"),
+            ONBOARD,
+        ),
+    ),
+    (
+        Resource.BANDWIDTH,
+        "400000",
+        (
+            ("create-vm", "more", *VM[:4], "--network", "front", "--bandwidth", "1", *HOST),
+            ("attach-nic", "gpu", "front"),
+            ONBOARD,
+        ),
+    ),
     (Resource.SNAPSHOTS, "0", (("create-snapshot", "web", "before"),)),
     (
         Resource.NICS,
@@ -197,7 +216,7 @@ def test_what_is_to_come_above_a_later_ceiling_is_told_what_to_do(filled: tuple[
         assert f"warning: {later} {asked}: {first}: {raising} each:disk-iops=600" in warned
         cpu = "cpu-limit of its vCPUs: 60% asked, 50% is the most"
         assert f"warning: each new node of pool acme/nodes {asked}: {cpu}: {raising} each:cpu-limit=60%" in warned
-        assert "acme/web stays above it" in warned and "delete it and create it again" in warned
+        assert "to bring it below: vgpuctl resize-vm acme/web --disk-iops 500 --cpu-limit 50%; to allow it" in warned
         (waiting,) = operator.json("list-queue")["queue"]
         assert waiting["expected_at"] is None
         operator.does("controller", "--once", "--shutdown-timeout", "0")

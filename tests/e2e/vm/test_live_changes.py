@@ -157,3 +157,35 @@ def test_what_a_slow_guest_releases_later_is_freed_by_repair(operator: Operator)
     assert [len(one) for one in _devices(operator)] == [1, 1]
     operator.does("delete-disk", "slow", *ACME, "--yes")
     assert operator.json("delete-snapshot", "web", "meanwhile", *ACME, "--yes")["deleted"] == ["meanwhile"]
+
+
+def test_its_disks_interfaces_and_cpus_are_limited_while_it_runs(operator: Operator) -> None:
+    def disk() -> tuple[int, int]:
+        with libvirt_of(operator.inventory, "gpu1") as there:
+            told = there.connection.lookupByName("acme.web").blockIoTune("vda", libvirt.VIR_DOMAIN_AFFECT_LIVE)
+        return told["total_iops_sec"], told["total_bytes_sec"]
+
+    operator.does("resize-vm", "web", *ACME, "--disk-iops", "500", "--disk-mbps", "20")
+    assert disk() == (500, 20_000_000)
+    assert operator.run("check-vm", "web", *ACME).code == 0
+    # libvirt limits interfaces by tc and CPUs by cgroups, which a machine may not give it.
+    front = operator.json("show-vm", "web", *ACME)["interfaces"][0]["mac_address"]
+    limited = operator.run("resize-vm", "web", *ACME, "--disk-iops", "600", "--bandwidth", "front=100")
+    if limited.code:
+        assert "Child process (tc " in limited.err and "rolled back completely" in limited.err, limited.err
+        assert disk() == (500, 20_000_000)
+    else:
+        with libvirt_of(operator.inventory, "gpu1") as there:
+            rates = there.connection.lookupByName("acme.web").interfaceParameters(front, libvirt.VIR_DOMAIN_AFFECT_LIVE)
+        assert (rates["inbound.average"], rates["outbound.average"]) == (12_207, 12_207)
+        operator.does("resize-vm", "web", *ACME, "--bandwidth", "none")
+    limited = operator.run("resize-vm", "web", *ACME, "--cpu-limit", "50%")
+    if limited.code:
+        assert "cannot limit vCPUs of a VM that runs" in limited.err, limited.err
+    else:
+        with libvirt_of(operator.inventory, "gpu1") as there:
+            assert there.connection.lookupByName("acme.web").schedulerParameters()["vcpu_quota"] == 50_000
+        operator.does("resize-vm", "web", *ACME, "--cpu-limit", "none")
+    operator.does("resize-vm", "web", *ACME, "--disk-iops", "none", "--disk-mbps", "none")
+    assert disk() == (0, 0)
+    assert operator.run("check-vm", "web", *ACME).code == 0

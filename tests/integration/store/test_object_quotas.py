@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from vgpuctl.errors import QuotaExceeded
+from vgpuctl.model.disk import DiskRequest
 from vgpuctl.model.vm import Vm, VmRequest, VmState
 from vgpuctl.model.volume import Volume, VolumeKind, volume_name
 from vgpuctl.quota.limits import Quota
@@ -85,3 +86,35 @@ def test_a_guarantee_without_a_limit_refuses_nothing(acme: Store) -> None:
     intend(acme, volume(500))
     with acme.reading() as session:
         assert session.used("acme")["disk"] == 500 * 1024
+
+
+def test_sums_of_rates_are_held_where_a_request_is_written_whatever_writes_it(acme: Store) -> None:
+    other = "9c1b3a52-0000-4000-8000-000000000002"
+
+    def disk(iops: int | None, name: str = "web") -> VmRequest:
+        return VmRequest(name, "acme", network=None, disk=DiskRequest(iops=iops))
+
+    with acme.transaction() as session:
+        session.set_vm_request(UUID, disk(600))
+        session.set_quotas("acme", [Quota("iops", 1000), Quota("bandwidth", 100)])
+    for iops, words in ((401, "401 asked"), (None, "10000000 asked")):
+        words_of_error = "VM db does not fit into the quota of tenant acme: iops"
+        with pytest.raises(QuotaExceeded, match=words_of_error) as refused, acme.transaction() as session:
+            session.add_vm(Vm(other, disk(iops, "db"), "gpu1", VmState.CREATING))
+        assert refused.value.context[0] == f"iops: 600 of 1000 used, {words}"
+    with acme.transaction() as session:
+        session.add_vm(Vm(other, disk(400, "db"), "gpu1", VmState.CREATING))
+        session.set_vm_request(other, replace(disk(400, "db"), vcpus=4))
+    with pytest.raises(QuotaExceeded, match="iops"), acme.transaction() as session:
+        session.set_vm_request(other, disk(401, "db"))
+    with pytest.raises(QuotaExceeded, match="bandwidth"), acme.transaction() as session:
+        session.set_vm_request(other, replace(disk(400, "db"), network="front", bandwidth_mbps=101))
+    with acme.transaction() as session:
+        session.set_quotas("acme", [Quota("iops", 10)])
+        session.set_vm_request(other, disk(399, "db"))
+        found = VmRequest("found", "acme", network=None, domain="old")
+        session.add_vm(Vm("9c1b3a52-0000-4000-8000-000000000003", found, "gpu1", VmState.RUNNING))
+        assert session.used("acme")["iops"] == 600 + 399 + 10_000_000, "one that is adopted is counted"
+        session.set_quotas("acme", [Quota("iops", 1000), Quota("default:disk-iops", 1)])
+        assert session.with_usual(disk(None, "db")).disk == DiskRequest(iops=1)
+        session.require_below(disk(None, "new"), adds_up=False)

@@ -84,7 +84,7 @@ def test_used_counts_vms_live_leases_and_this_months_hours(filled: Store, clock:
     with filled.reading() as session:
         assert session.used("acme") == {
             "vms": 1, "vcpus": 3, "memory": 100, "shares:A40-8Q": 1, "framebuffer": 8192, "compute": 166, "nics": 1,
-            "gpu-hours": 3600,
+            "gpu-hours": 3600, "bandwidth": 400_000,
         }  # fmt: skip
         assert session.used("umbrella") == {"gpu-hours": 0}
     with filled.transaction() as session:

@@ -12,9 +12,8 @@ from vgpuctl.model.disk import DataDisk, DiskRequest
 from vgpuctl.model.nic import NicRequest
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.ceilings import above, as_there, ceilings_of, parts_above, refusal, refuse_contradiction, with_usual
-from vgpuctl.quota.limits import Excess, Quota
+from vgpuctl.quota.limits import Excess, Quota, exceeded
 from vgpuctl.quota.resources import Limited, format_amount, parse_assignment
-from vgpuctl.usecases.placement.quota import _exceeded
 
 VM = VmRequest(
     "web", "acme", disk=DiskRequest(), data_disks=(DataDisk("data", 1024, iops=900),), nics=(NicRequest("b"),)
@@ -137,7 +136,7 @@ def test_each_part_above_is_named_and_no_limit_is_above_any() -> None:
 
 def test_the_reason_to_wait_names_each_resource_once_with_the_amounts() -> None:
     found = [Excess("vms", 3, 1, 3), Excess("shares:A40-8Q", 2, 1, 2)]
-    over = _exceeded(VM, found)
+    over = exceeded(VM, found)
     assert over.message == "VM web does not fit into the quota of tenant acme: vms, shares:A40-8Q"
     amounts = "vms: 3 of 3 used, 1 asked; shares:A40-8Q: 2 of 2 used, 1 asked"
     remedy = "delete VMs of acme, or raise it: vgpuctl set-quota acme vms=4"

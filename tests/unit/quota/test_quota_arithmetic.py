@@ -55,7 +55,8 @@ def test_what_is_no_amount_is_refused(text: str) -> None:
 def test_a_request_is_charged_for_all_its_gpus() -> None:
     request = VmRequest("a", "acme", tuple(map(parse_gpu_request, ["2*A40-8Q", "A40-8Q", "passthrough:H100*2"])))
     charged = charge.of_request(request)
-    assert charged == {"vms": 1, "vcpus": 2, "memory": 2048, "shares:A40-8Q": 3, "cards": 2, "compute": 2000, "nics": 1}
+    guest = {"vms": 1, "vcpus": 2, "memory": 2048, "nics": 1, "bandwidth": 400_000}
+    assert charged == {**guest, "shares:A40-8Q": 3, "cards": 2, "compute": 2000}
     mig = Share("0000:41:00.0", Sharing.VF_PROFILE, "A100-3-20C", "0000:41:00.5", framebuffer_mib=20 * GIB)
     card = Share("0000:51:00.0", Sharing.PASSTHROUGH, "passthrough", "0000:51:00.0", framebuffer_mib=80 * GIB)
     assert charge.of_shares([A40_8Q, mig, card]) == {

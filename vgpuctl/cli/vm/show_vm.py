@@ -214,6 +214,9 @@ def _declared_beside(request: "VmRequest") -> Iterator[str]:
         yield f"CPU       {', '.join(cpu)}"
     if request.bandwidth_mbps is not None:
         yield f"bandwidth at most {request.bandwidth_mbps} Mbit/s of its first interface"
+    for nic in request.nics:
+        if nic.bandwidth_mbps is not None:
+            yield f"bandwidth at most {nic.bandwidth_mbps} Mbit/s of its interface in {nic.network}"
     driver, mps = request.guest_driver, request.guest.mps
     if driver.is_wanted():
         yield f"driver    in the guest: {driver.source}" + ("" if driver.version is None else f", {driver.version}")

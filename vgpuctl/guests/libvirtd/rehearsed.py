@@ -14,6 +14,7 @@ _NAMES_OF_READS = """
     lookupByUUIDString lookupByName listAllDomains listAllNetworks listAllStoragePools listAllVolumes listAllDevices
     getAllDomainStats networkLookupByName nwfilterLookupByName storagePoolLookupByName storageVolLookupByName
     getHostname getInfo getType getLibVersion getCapabilities getDomainCapabilities newStream isAlive XMLDesc name
+    blockIoTune interfaceParameters schedulerParametersFlags
     path key state info jobStats isActive autostart UUIDString vcpuPinInfo blockJobInfo download refresh screenshot
     managedSaveGetXMLDesc snapshotNum jobInfo compareHypervisorCPU startDirtyRateCalc
     domainEventRegisterAny domainEventDeregisterAny registerCloseCallback unregisterCloseCallback
@@ -42,6 +43,9 @@ CHANGES = {
     "detachDeviceAlias": "detach a device from",
     "updateDeviceFlags": "change a device of",
     "blockResize": "resize a disk of",
+    "setBlockIoTune": "limit a disk of",
+    "setInterfaceParameters": "limit an interface of",
+    "setSchedulerParametersFlags": "limit the vCPUs of",
     "blockCommit": "merge a disk of",
     "snapshotCreateXML": "take a snapshot of the disks of",
     "fsThaw": "thaw the file systems of",

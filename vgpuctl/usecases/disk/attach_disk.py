@@ -204,5 +204,6 @@ def _refuse_other(vm: Vm, there: DataDisk, wanted: DataDisk) -> None:
         raise StateError(
             f"{vm.printed_name} has disk {wanted.name} otherwise",
             context=differing,
-            hint="detach it, then attach it as wanted",
+            hint="detach it, then attach it as wanted; `vgpuctl resize-vm --disk-iops` and `--disk-mbps` change its"
+            " limits",
         )

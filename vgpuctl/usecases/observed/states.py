@@ -14,7 +14,7 @@ from vgpuctl.model.states import SEAT_STATES, STATE_KINDS, UNKNOWN, StateKind, S
 from vgpuctl.model.units import MIB
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.model.volume import VolumeState
-from vgpuctl.quota.resources import Resource, adds_up
+from vgpuctl.quota.resources import RATES, Resource, adds_up
 from vgpuctl.scheduler.gpu_map import map_gpus
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.attempts import Attempts, attempts_by_host
@@ -50,6 +50,8 @@ _UNITS: Mapping[str, tuple[str, float]] = {
     Resource.SNAPSHOTS: ("bytes", MIB),
     Resource.GPU_HOURS: ("seconds", 1),
     Resource.COMPUTE: ("gpus", 0.001),
+    Resource.IOPS: ("operations_per_second", 1),
+    Resource.BANDWIDTH: ("bytes_per_second", 125_000),
 }
 """Unit of a resource's metric, and how many of it are one of the quota's; every other resource is counted."""
 _TRUTH_OF_SHARES = {
@@ -306,7 +308,9 @@ def _of_queue(session: Session, stored: _Stored) -> _Rows:
 
 def _of_quotas(session: Session) -> _Rows:
     for tenant in (one.name for one in session.tenants()):
-        for quota in (one for one in session.quotas(tenant) if adds_up(one.resource)):
+        quotas = [one for one in session.quotas(tenant) if adds_up(one.resource)]
+        limited = {one.resource for one in quotas}
+        for quota in quotas:
             unit, size = _UNITS.get(quota.resource, ("count", 1))
             labels = (tenant, quota.resource, unit)
             if quota.limit is not None:
@@ -314,6 +318,8 @@ def _of_quotas(session: Session) -> _Rows:
             if quota.guaranteed is not None:
                 yield "tenant_quota_guaranteed", StateRow(labels, value=quota.guaranteed * size)
         for resource, amount in sorted(session.used(tenant).items()):
+            if resource in RATES and resource not in limited:
+                continue  # what has no limit counts as the highest one, which says nothing without a quota
             unit, size = _UNITS.get(resource, ("count", 1))
             yield "tenant_quota_used", StateRow((tenant, resource, unit), value=amount * size)
 

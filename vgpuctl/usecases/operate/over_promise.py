@@ -27,7 +27,8 @@ from vgpuctl.usecases.operate.serve_queue import Served
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, move_vm
-from vgpuctl.usecases.vm.resize_vm import NewSize, ResizeOptions, resize_vm
+from vgpuctl.usecases.vm.resize_plan import NewSize
+from vgpuctl.usecases.vm.resize_vm import ResizeOptions, resize_vm
 
 _SINCE_S = 86_400.0
 """A finding that began longer ago was answered, or nobody was there to answer it: the next one counts."""

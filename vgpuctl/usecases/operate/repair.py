@@ -18,6 +18,7 @@ from vgpuctl.usecases.disk.tenant_disks import has_let_go, settle_detach, tenant
 from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.carried_state import CarriedState, look_at_state, note_lost_state
 from vgpuctl.usecases.domain.definition import define_again
+from vgpuctl.usecases.domain.limits import unfinished_limits
 from vgpuctl.usecases.found.vm_values import values_of
 from vgpuctl.usecases.image.answers import answers_of
 from vgpuctl.usecases.network.detached_ports import detached_ports, unwanted_macs
@@ -315,8 +316,7 @@ def _diagnose(services: Services, vm: Vm, leases: Sequence[Lease]) -> Finding | 
     if vm.state is VmState.RUNNING and vm.is_to_come_back:
         forget = partial(_note_not_stopped, services, vm, leases)
         return f"it was not stopped yet: {vm.problem}", "finished", forget
-    found = _diagnose_name(services, vm) or _diagnose_interfaces(services, vm)
-    if found is not None:
+    if found := _diagnose_name(services, vm) or _diagnose_interfaces(services, vm) or unfinished_limits(services, vm):
         return found
     hypervisor = services.host(vm.host).hypervisor
     if hypervisor.is_autostarted(vm.domain_name, uuid=vm.uuid):

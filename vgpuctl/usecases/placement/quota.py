@@ -5,13 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import reduce
 
-from vgpuctl.errors import QuotaExceeded
 from vgpuctl.model.lease import Lease, Share
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota import charge
 from vgpuctl.quota.ceilings import above, ceilings_of, with_usual
-from vgpuctl.quota.limits import Excess, Quota, excesses, room_for, room_hint
+from vgpuctl.quota.limits import Quota, exceeded, excesses, room_for
 from vgpuctl.quota.resources import EACH, Resource
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.running.services import Services
@@ -22,25 +21,25 @@ def refuse_early(services: Services, *requests: VmRequest) -> None:
 
     requests: of one tenant; all of them together are to fit.
     """
-    asked = reduce(charge.add, map(charge.of_request, requests))
     with services.store.reading() as session:
         refuse_above_ceilings(session, requests)
+        asked = reduce(charge.add, map(charge.of_request, map(session.with_usual, requests)))
         _refuse(session, _named_together(requests), asked)
 
 
 def refuse_for_ever(session: Session, *requests: VmRequest) -> None:
     """Raise QuotaExceeded for requests of one tenant that would not fit together if it used nothing."""
     refuse_above_ceilings(session, requests)
-    asked = reduce(charge.add, map(charge.of_request, requests))
+    asked = reduce(charge.add, map(charge.of_request, map(session.with_usual, requests)))
     found = excesses(session.quotas(requests[0].tenant), {}, asked)
     if found:
-        raise _exceeded(_named_together(requests), found)
+        raise exceeded(_named_together(requests), found)
 
 
 def refuse_above_ceilings(session: Session, requests: Sequence[VmRequest]) -> None:
     """Raise QuotaExceeded for a VM that would be above a ceiling with the defaults of its tenant."""
     for request in requests:
-        session.require_below(session.with_usual(request))
+        session.require_below(session.with_usual(request), adds_up=False)
 
 
 def refuse_over_quota(
@@ -72,7 +71,7 @@ def refuse_before_preemption(
 
     No VM is to be preempted for a request that its own quota then refuses. given_back: leases of the victims.
     """
-    guests = reduce(charge.add, map(charge.of_new_guest, requests)) if is_new else {}
+    guests = reduce(charge.add, map(charge.of_new_guest, map(session.with_usual, requests))) if is_new else {}
     asked = charge.add(guests, charge.of_shares(lease.share for lease in leases))
     own = charge.of_shares(lease.share for lease in given_back if lease.tenant == requests[0].tenant)
     net = {resource: max(0, amount - own.get(resource, 0)) for resource, amount in asked.items()}
@@ -83,7 +82,7 @@ def refuse_placed_over_quota(
     session: Session, requests: Sequence[VmRequest], placements: Sequence[Placement], *, is_new: bool
 ) -> None:
     """Raise QuotaExceeded when VMs of one tenant would not fit together into its quotas where they would be placed."""
-    guests = map(charge.of_new_guest, requests) if is_new else ()
+    guests = map(charge.of_new_guest, map(session.with_usual, requests)) if is_new else ()
     asked = charge.add(*guests, *(charge.of_shares(one.shares) for one in placements))
     _refuse(session, _named_together(requests), asked, [(one.host, held) for one in placements for held in one.shares])
 
@@ -123,7 +122,7 @@ def _refuse(
     used, asked = _with_hours(session, request, quotas, asked, shares)
     found = excesses(quotas, charge.add(used, just_used or {}), asked)
     if found:
-        raise _exceeded(request, found)
+        raise exceeded(request, found)
 
 
 def _held(leases: Sequence[Lease]) -> list[tuple[str, Share]]:
@@ -139,11 +138,12 @@ def quota_room(session: Session, request: VmRequest, placement: Placement | None
     quotas = session.quotas(request.tenant)
     if not quotas:
         return {}
+    ceilings = ceilings_of(quotas)
+    request = with_usual(request, ceilings)
     held = () if placement is None else placement.shares
     asked = charge.add(charge.of_new_guest(request), charge.of_shares(held)) if held else charge.of_request(request)
     shares = [] if placement is None else [(placement.host, one) for one in held]
-    ceilings = ceilings_of(quotas)
-    refusing = {EACH + one.name: 0 for one in above(with_usual(request, ceilings), ceilings)}
+    refusing = {EACH + one.name: 0 for one in above(request, ceilings)}
     return room_for(quotas, *_with_hours(session, request, quotas, asked, shares)) | refusing
 
 
@@ -165,13 +165,3 @@ def _with_hours(
 
 def _named_together(requests: Sequence[VmRequest]) -> VmRequest:
     return replace(requests[0], name=", ".join(one.name for one in requests))
-
-
-def _exceeded(request: VmRequest, found: Sequence[Excess]) -> QuotaExceeded:
-    names = ", ".join(one.resource for one in found)
-    return QuotaExceeded(
-        f"VM {request.name} does not fit into the quota of tenant {request.tenant}: {names}",
-        context=[str(one) for one in found],
-        hint=room_hint(request.tenant, found[0]),
-        short=f"over the quota of tenant {request.tenant}",
-    )

@@ -11,7 +11,8 @@ from vgpuctl.model.times import format_duration
 from vgpuctl.model.vm import printed_name
 from vgpuctl.quota.ceilings import Ceiling, above, ceilings_of, describe_above, refuse_contradiction, with_usual
 from vgpuctl.quota.limits import Quota, changed
-from vgpuctl.quota.resources import EACH, adds_up, format_amount
+from vgpuctl.quota.resources import EACH, RATES, WITHOUT_LIMIT, Limited, adds_up, format_amount
+from vgpuctl.quota.vm_limits import describe_unlimited
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.known_profiles import refuse_unknown_resources
 from vgpuctl.usecases.running.services import Services
@@ -39,6 +40,10 @@ def set_quota(services: Services, name: str, *, limits: Amounts, guaranteed: Amo
         ceilings = [one for one in ceilings_of(wanted) if limits.get(EACH + one.name) is not None]
         for line in _list_above(session, name, ceilings) if ceilings else ():
             services.say(f"warning: {line}")
+        for line in _list_unlimited(
+            session, name, [one for rate, one in RATES.items() if limits.get(rate) is not None]
+        ):
+            services.say(f"warning: {line}")
         return is_changed
 
 
@@ -57,6 +62,15 @@ def _list_above(session: Session, tenant: str, ceilings: Sequence[Ceiling]) -> I
         wanted = with_usual(pool.request_of(pool.node_name(1)), ceilings)
         if found := above(wanted, ceilings):
             yield describe_above(f"each new node of pool {pool.printed_name}", wanted, found, is_there=False)
+
+
+def _list_unlimited(session: Session, tenant: str, names: Sequence[Limited]) -> Iterator[str]:
+    """A line for each VM of which a disk or an interface has no limit, where the sum of their limits is a quota."""
+    for vm in session.vms(tenant) if names else ():
+        for name in names:
+            found = describe_unlimited(vm.request, name)
+            if found is not None:
+                yield f"{found}; each counts {WITHOUT_LIMIT[name]} until then"
 
 
 def refuse_unknown_quotas(session: Session, tenant: str, limits: Amounts, guaranteed: Amounts) -> None:

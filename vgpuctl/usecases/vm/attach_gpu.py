@@ -40,7 +40,7 @@ from vgpuctl.usecases.share.shares import (
 from vgpuctl.usecases.vm.pending_gpus import AT_START, BY_GUEST, detach_now
 from vgpuctl.usecases.vm.plug_wish import PlugWish
 from vgpuctl.usecases.vm.resize_place import place_more
-from vgpuctl.usecases.vm.resize_vm import refuse_resize
+from vgpuctl.usecases.vm.resize_plan import refuse_resize
 
 LET_GO_S = 10.0
 

@@ -217,5 +217,6 @@ def _refuse_other(vm: Vm, there: Interface, wanted: NicRequest) -> None:
         raise StateError(
             f"{vm.printed_name} has an interface in {wanted.network} that differs",
             context=differing,
-            hint="detach it and attach it again, or add one more with --another",
+            hint="detach it and attach it again, or add one more with --another; `vgpuctl resize-vm --bandwidth`"
+            " changes its limit",
         )

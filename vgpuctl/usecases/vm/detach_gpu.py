@@ -18,7 +18,7 @@ from vgpuctl.usecases.share.partitions import refuse_other_gpus
 from vgpuctl.usecases.share.release import release_shares
 from vgpuctl.usecases.vm.pending_gpus import AT_STOP, BY_GUEST, detach_now, release_pending
 from vgpuctl.usecases.vm.plug_wish import PlugWish
-from vgpuctl.usecases.vm.resize_vm import refuse_resize
+from vgpuctl.usecases.vm.resize_plan import refuse_resize
 
 
 @dataclass(frozen=True)

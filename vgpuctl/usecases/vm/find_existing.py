@@ -10,6 +10,8 @@ from vgpuctl.model.units import exact_mib
 from vgpuctl.model.vgpu_params import show_vgpu_param
 from vgpuctl.model.vm import VmRequest, VmState
 from vgpuctl.quota.ceilings import as_there
+from vgpuctl.quota.resources import Limited
+from vgpuctl.quota.vm_limits import changed_limits, is_first, resize_words, with_limit
 from vgpuctl.sharing.partition_rules import told_partition
 from vgpuctl.specs.vm import list_differences
 from vgpuctl.usecases.found.registered_images import refuse_unregistered
@@ -36,6 +38,7 @@ def resize_command(there: VmRequest, wanted: VmRequest) -> str | None:
     if there.max_downtime_s != wanted.max_downtime_s:
         limit_s = wanted.max_downtime_s
         changes += ["--max-downtime", "none" if limit_s is None else f"{limit_s:.15g}s"]
+    changes += resize_words(there, wanted)
     if not changes:
         return None
     return shlex.join(["vgpuctl", "resize-vm", f"{wanted.tenant}/{wanted.name}", *changes])
@@ -126,6 +129,27 @@ _RESIZED = {
 }
 """What resize-vm changes: the field, and where a VmRequest has it."""
 
+_LIMITS = {
+    "cpu_limit": Limited.CPU_LIMIT,
+    "cpu_weight": Limited.CPU_WEIGHT,
+    "disk.iops": Limited.DISK_IOPS,
+    "disk.mbps": Limited.DISK_MBPS,
+    "bandwidth_mbps": Limited.NIC_MBPS,
+}
+"""Fields of limits that resize-vm changes too. Those of further disks and interfaces are part of the fields below."""
+
+_PARTS = {"data_disks": (Limited.DISK_IOPS, Limited.DISK_MBPS), "nics": (Limited.NIC_MBPS,)}
+
+
+def _limited(there: VmRequest, wanted: VmRequest, written: Collection[str] | None) -> VmRequest:
+    """The VM with the wanted limits of the fields that were written."""
+    firsts = {one for key, one in _LIMITS.items() if written is None or key in written}
+    others = {one for key, names in _PARTS.items() if written is None or key in written for one in names}
+    for name, part, value in changed_limits(there, wanted):
+        if name in (firsts if is_first(part) else others):
+            there = with_limit(there, name, part, value)
+    return there
+
 
 def _hint(there: VmRequest, wanted: VmRequest, written: Collection[str] | None) -> str:
     """The commands that bring the VM into the wanted shape, and what no command changes. A default is no wish."""
@@ -133,8 +157,9 @@ def _hint(there: VmRequest, wanted: VmRequest, written: Collection[str] | None) 
     keeps_limit = written is None and wanted.max_downtime_s is None
     if keeps_limit:
         del sizes["max_downtime_s"]
-    command = resize_command(there, replace(there, **sizes))
-    fields = [line.partition(":")[0] for line in list_differences(there, wanted)]
+    limited = _limited(there, wanted, written)
+    command = resize_command(there, replace(limited, **sizes))
+    fields = [line.partition(":")[0] for line in list_differences(limited, wanted)]
     fields = [one for one in fields if one not in _RESIZED and (written is None or one in written)]
     hints = [] if command is None else [f"resize it: {command}"]
     if keeps_limit and there.max_downtime_s is not None:

@@ -22,7 +22,7 @@ keep kernel kernel_command_line labels lease limit limits listen mac management 
 new_name nics node note objects older_than os_name params partition path pattern physical_network pool prefer_labels
 print_config programs prometheus prometheus_page reason replay require_labels required resume_file rights role rules
 runbooks serial server since size snapshot taints timeout until user vgpu_params volume way window workload zone
-cidr6 gateway6 pool6 routed6
+bandwidth cidr6 cpu_weight disk_iops disk_mbps gateway6 gone pool6 routed6
 """
 FREE = frozenset(_FREE.split())
 """Texts of a form of their own, and names of what the store does not have."""

@@ -7,12 +7,16 @@ from pathlib import Path
 import pytest
 
 from tests.agent.simulated import PF, Machine
+from vgpuctl.agent.changes import boot
+from vgpuctl.agent.facts import boot as boot_facts
 from vgpuctl.agent.facts import clock_notes
+from vgpuctl.agent.wire import boot as wire
 from vgpuctl.agent.wire.steps import BindDriver, CreateGpuInstance, SetMigMode, SetVirtualFunctions, Step
 from vgpuctl.agent.wire.tuning import (
     UNLOCKED,
     ClockRun,
     GpuTuning,
+    KeepPowerLimit,
     SetComputeMode,
     SetEccMode,
     SetGpuClocks,
@@ -94,6 +98,33 @@ def test_mig_has_the_default_compute_mode_alone(tmp_path: Path) -> None:
     machine = Machine(tmp_path, "a100-pcie-40gb")
     machine.done(SetMigMode(PF, True), CreateGpuInstance(PF, "1g.5gb", 0))
     assert machine.refused(SetComputeMode(PF, "prohibited")).code == "nvml-not-supported"
+
+
+def test_what_a_controller_kept_is_noted_for_the_boot_of_a_host_with_the_unit(tmp_path: Path) -> None:
+    machine = Machine(tmp_path, "a40")
+    keep, forget = KeepPowerLimit(PF, 275_000), KeepPowerLimit(PF, None)
+    (without,) = machine.take(keep).changes
+    assert (without.before, without.after, without.changed) == ("none", boot.NO_UNIT, False)
+    manifest = machine.files.root / wire.MANIFEST.lstrip("/")
+    manifest.parent.mkdir(parents=True, exist_ok=True)
+    manifest.write_text("{}")
+    file = machine.files.root / wire.KEPT_LIMITS.lstrip("/")
+    for step, words in ((keep, ("none", "275 W")), (KeepPowerLimit(PF, 250_500), ("275 W", "250.5 W"))):
+        (foreseen,) = machine.take(step, dry_run=True).changes
+        (done,) = machine.take(step).changes
+        assert foreseen == done and (done.before, done.after, done.changed) == (*words, True)
+        (again,) = machine.take(step).changes
+        assert (again.after, again.changed) == (words[1], False)
+    facts = boot_facts.read(machine.host)
+    assert facts is not None and facts.kept_limit(PF) == wire.KeptLimit(PF, 250_500, "10de:2235 10de:145a")
+    assert facts.kept_limit("0000:42:00.0") is None
+    (gone,) = machine.take(forget).changes
+    assert (gone.before, gone.after) == ("250.5 W", "none")
+    assert not machine.done(forget)
+    file.write_text("[]")
+    assert machine.refused(keep).code == "unreadable"
+    facts = boot_facts.read(machine.host)
+    assert facts is not None and "kept-limits.json cannot be read" in facts.problems[0]
 
 
 def test_a_reboot_commits_ecc_and_loses_the_rest(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ import pytest
 from tests.agent.simulated import PF, Machine, PatientHost
 from vgpuctl.agent.facts import nvidia
 from vgpuctl.agent.restore import Restore, misfit
-from vgpuctl.agent.wire.boot import ManifestGpu
+from vgpuctl.agent.wire.boot import KEPT_LIMITS, ManifestGpu
 from vgpuctl_lab.simulated.machine import shape as shapes
 from vgpuctl_lab.simulated.machine.host_adapter import SimulatedHost
 
@@ -175,6 +175,37 @@ def test_vfs_come_at_boot_although_the_card_is_not_ready_yet(kind: str, value: i
     gpu = machine.gpu()
     assert len(gpu.vfs) == machine.card.total_vfs and all(vf.offers_types for vf in gpu.vfs)
     assert isinstance(machine.host, PatientHost) and machine.host.waited_s <= 200
+
+
+KEPT = {"address": PF, "limit_mw": 275_000, "card": "10de:2235 10de:145a"}
+DAMAGED = "/etc/vgpuctl/kept-limits.json cannot be read"
+# Kept limits, further steps of the manifest, the limit after the boot, and words of the unit.
+LIMITS: dict[str, tuple[object, tuple[dict[str, object], ...], int, str]] = {
+    "kept": ([KEPT], (), 275_000, ""),
+    "none": ([], (), 300_000, ""),
+    "of another card": ([{**KEPT, "card": "10de:20f1"}], (), 300_000, "the manifest has no such card there"),
+    "of no card": ([{**KEPT, "address": "0000:99:00.0"}], (), 300_000, "the manifest has no such card there"),
+    "declared": ([KEPT], ({"op": "gpu.set-power-limit", "limit_mw": 200_000},), 200_000, "the layout declares one"),
+    "too much": ([{**KEPT, "limit_mw": 400_000}], (), 300_000, "400 W is outside what the board takes"),
+    "damaged": ([{"address": PF}], (), 300_000, DAMAGED),
+    "no list": (7, (), 300_000, DAMAGED),
+}
+
+
+@pytest.mark.parametrize("name", LIMITS)
+def test_a_limit_that_a_controller_kept_is_set_at_boot(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    kept, steps, limit_mw, words = LIMITS[name]
+    machine = Machine(tmp_path, "a40")
+    place = machine.files.root / KEPT_LIMITS.lstrip("/")
+    place.parent.mkdir(parents=True, exist_ok=True)
+    place.write_text(json.dumps({"version": 1, "limits": kept}))
+    restored = boot(machine, *steps)
+    tuning = machine.gpu().tuning
+    assert tuning is not None and tuning.power_limit_mw == limit_mw
+    said = capsys.readouterr().err
+    assert words in said and bool(restored.problems) is (name in ("too much", "damaged", "no list"))
 
 
 def test_a_lock_that_never_comes_is_said_and_tried_for_two_minutes(

@@ -56,6 +56,7 @@ from vgpuctl.agent.wire.steps import (
 from vgpuctl.agent.wire.tuning import (
     ClockRun,
     GpuTuning,
+    KeepPowerLimit,
     SetComputeMode,
     SetEccMode,
     SetGpuClocks,
@@ -135,6 +136,7 @@ STEPS: tuple[Step, ...] = (
     SetMemoryClocks("0000:41:00.0", (0, 0)),
     SetEccMode("0000:41:00.0", False),
     SetComputeMode("0000:41:00.0", "prohibited"),
+    KeepPowerLimit("0000:41:00.0", 275_000),
     SetServiceActive("nvidia-dcgm.service", False),
     SetHugepages(1 << 20, 16),
     SetOvnDaemon("switch", True),

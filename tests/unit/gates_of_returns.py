@@ -68,6 +68,7 @@ RETURNS = [
         "usecases/share/shares.py:rehearse_steps",
         "usecases/share/partitions.py:settle",
         "usecases/telemetry/tuning_ways.py:_set_limit",  # a power limit, which no share has
+        "usecases/telemetry/tuning_ways.py:_keep_limit",  # the same, at boot
         "usecases/layout/layout_run.py:_take_each",
         "usecases/layout/layout_run.py:_try_start_service",
         "usecases/layout/layout_run.py:_undo",

@@ -37,7 +37,14 @@ from vgpuctl.agent.wire.steps import (
     Step,
     TakeOutUplink,
 )
-from vgpuctl.agent.wire.tuning import SetComputeMode, SetEccMode, SetGpuClocks, SetMemoryClocks, SetPowerLimit
+from vgpuctl.agent.wire.tuning import (
+    KeepPowerLimit,
+    SetComputeMode,
+    SetEccMode,
+    SetGpuClocks,
+    SetMemoryClocks,
+    SetPowerLimit,
+)
 
 RECORDED_CALLS = ("facts", "health", "diagnostics", "readings")
 _INSTALLED = ("boot", "certificate", "textfile")
@@ -61,6 +68,7 @@ _TAKERS: Dict[Type[Step], str] = {
     SetMemoryClocks: "tuning.ensure_clocks",
     SetEccMode: "tuning.ensure_ecc",
     SetComputeMode: "tuning.ensure_compute_mode",
+    KeepPowerLimit: "boot.ensure_kept_limit",
     SetServiceActive: "services.ensure",
     SetHugepages: "hugepages.ensure",
     SetFabricMode: "fabric_mode.ensure",

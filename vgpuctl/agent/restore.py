@@ -25,7 +25,7 @@ from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import TYPED_STEPS, VGPU_STEPS
 from vgpuctl.agent.wire.steps import Change, ResetGpu, SetMigMode
-from vgpuctl.agent.wire.tuning import TUNING_STEPS
+from vgpuctl.agent.wire.tuning import TUNING_STEPS, SetPowerLimit, watts
 
 # The driver offers the types of new VFs a moment after the VFs are there.
 _TYPE_TRIES = 20
@@ -81,12 +81,31 @@ class Restore:
                 self._complain(f"{gpu.address} is left alone: {reason}")
         for one in manifest.steps:
             self._take(one)
+        self._take_kept_limits(manifest)
         known = {gpu.address for gpu in manifest.gpus}
         for one in facts_of_boot.read_shares(self._host) or []:
             if one.gpu not in known:
                 self._complain(f"{wire.name_of(one.step)} is left alone: the manifest has no GPU {one.gpu}")
             elif self._take(one):
                 self.shares.append(wire.name_of(one.step))
+
+    def _take_kept_limits(self, manifest: Manifest) -> None:
+        """Set the power limits that a controller kept; what the manifest has of its own comes first."""
+        try:
+            kept = facts_of_boot.read_kept_limits(self._host)
+        except Problem as problem:
+            self._complain(problem.message)
+            return
+        cards = {gpu.address: gpu.card for gpu in manifest.gpus}
+        declared = {one.gpu for one in manifest.steps if isinstance(one.step, SetPowerLimit)}
+        for one in kept:
+            limit = f"the kept power limit of {one.address}, {watts(one.limit_mw)},"
+            if one.address in declared:
+                _say(f"{limit} is not set: the layout declares one")
+            elif cards.get(one.address) != one.card:
+                _say(f"{limit} is not set: the manifest has no such card there")
+            else:
+                self._take(ManifestStep(SetPowerLimit(one.address, one.limit_mw), one.address))
 
     def _take(self, one: ManifestStep) -> bool:
         if one.gpu in self._left_alone:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """controller --tune power-limit: tried, watched, kept or rolled back, and left where somebody else changed the same."""
 
+import json
 import shutil
 import time
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from tests.e2e.layout_fleet import LayoutFleet, layout_fleet
 from tests.e2e.operator import Operator
 from tests.e2e.small_vms import ACME, SIZE
 from tests.lab.simulated_fixtures import need_simulated
+from vgpuctl.agent.wire.boot import KEPT_LIMITS, MANIFEST
 from vgpuctl.model.promise import PromiseVerdict
 from vgpuctl.store.store import open_store
 from vgpuctl.telemetry.history import History, MeasuredValue, Subject
@@ -77,6 +79,12 @@ class Tuned:
         with self.fleet.machine(HOST).change() as state:
             state.tunings[GPU] = Tuning(round(1000 * watts))
 
+    @property
+    def kept(self) -> list[int]:
+        """The limits in milliwatts that the boot sets."""
+        file = self.fleet.machine(HOST).root / KEPT_LIMITS.lstrip("/")
+        return [one["limit_mw"] for one in json.loads(file.read_text())["limits"]] if file.exists() else []
+
     def events(self) -> list[dict[str, Any]]:
         """The events of tuning since the test began, the oldest first."""
         every = self.fleet.operator.json("list-events", "--kind", "tuning-*", "--limit", "1000")
@@ -108,6 +116,7 @@ def tuned(one_host: Tuned, tmp_path: Path) -> Tuned:
     """The host at 250 W, with the layout's bounds, of which nothing was tried."""
     one_host.fleet.declare(sim_001=BOUNDED)
     one_host.sets(250)
+    (one_host.fleet.machine(HOST).root / KEPT_LIMITS.lstrip("/")).unlink(missing_ok=True)
     with open_store(one_host.fleet.operator.database) as store, store.transaction() as session:
         session.drop_host_record(HOST, "tuning")
     one_host.at(NOW).does("list-gpus", "--refresh")
@@ -139,6 +148,12 @@ def test_a_limit_that_holds_a_gpu_back_is_raised_watched_and_kept(tuned: Tuned) 
     assert first["evidence"]["vms"] == ["acme/busy", "acme/victim"] and len(last["evidence"]["seen"]) == 2
     assert tuned.at(LATER).json("advise", "--history", str(tuned.history))["trials"] == []
     assert "power" not in tuned.at(LATER).does("plan-hosts").out, "what is left to a controller is as declared"
+    assert tuned.kept == [275_000]
+    tuned.fleet.declare(sim_001={"gpus": [{"match": "all", "kind": "vgpu"}]})
+    dropped = tuned.at(LATER).does("plan-hosts").out
+    assert "have the tuned power limit of 0000:41:00.0, 275 W, set at boot no more" in dropped
+    tuned.at(LATER).does("apply-hosts")
+    assert (tuned.kept, tuned.watts) == ([], 275)
 
 
 def test_a_change_that_nobody_can_vouch_for_is_rolled_back_and_not_tried_again(tuned: Tuned) -> None:
@@ -207,6 +222,31 @@ def test_a_controller_that_was_killed_leaves_a_trial_or_nothing(tuned: Tuned) ->
     assert tuned.round(LATER + 1805)[0].startswith("rolled back: it made VMs worse")
 
 
+def test_a_controller_that_was_killed_while_it_kept_a_limit_leaves_nothing_at_boot_that_is_rolled_back(
+    tuned: Tuned,
+) -> None:
+    tuned.tries()
+    tuned.measures(NOW, LATER)
+    kill_after(tuned.at(LATER), "apply", "controller", "--once", "--history", str(tuned.history))
+    assert (tuned.kept, tuned.watts) == ([275_000], 275)
+    tuned.measures(LATER, LATER + 1800, steal=0.3)
+    assert tuned.round(LATER + 1800)[0].startswith("rolled back: it made VMs worse")
+    assert (tuned.kept, tuned.watts) == ([250_000], 250)
+
+
+def test_a_limit_that_no_unit_restores_is_said_to_end_with_the_boot(tuned: Tuned) -> None:
+    tuned.tries()
+    tuned.measures(NOW, LATER)
+    manifest = tuned.fleet.machine(HOST).root / MANIFEST.lstrip("/")
+    manifest.rename(manifest.with_suffix(".away"))
+    try:
+        (kept,) = tuned.round(LATER)
+    finally:
+        manifest.with_suffix(".away").rename(manifest)
+    assert kept.startswith("kept: ") and "a reboot ends it, since no unit restores sim-001" in kept, kept
+    assert tuned.kept == [] and tuned.events()[-1]["detail"] in kept
+
+
 def test_the_controller_lets_go_of_what_others_change(tuned: Tuned) -> None:
     tuned.tries()
     tuned.sets(280)
@@ -243,10 +283,15 @@ def test_what_a_layout_declares_stays(tuned: Tuned) -> None:
     assert tuned.at(NOW).is_refused("controller", "--once", "--tune", "scheduler")["reference"] == "usage"
 
 
-def test_a_reboot_ends_the_trial_and_says_nothing_against_the_advice(tuned: Tuned) -> None:
+def test_a_reboot_ends_the_trial_says_nothing_against_the_advice_and_brings_back_what_was_kept(tuned: Tuned) -> None:
     tuned.tries()
+    tuned.measures(NOW, LATER)
+    assert tuned.round(LATER)[0].startswith("kept: ") and tuned.watts == 275
+    second = LATER + 90 * 60
+    tuned.measures(LATER, second, watts=274.0)
+    assert tuned.tries(second)[0].startswith("in trial") and tuned.watts != 275, "300 W, the board's own"
     lab.simulated.reboot(HOST, folder=tuned.fleet.folder)
-    (ended,) = tuned.round(NOW + 60)
-    assert ended.startswith("its trial ended: the host was booted") and tuned.watts is None
+    (ended,) = tuned.round(second + 60)
+    assert ended.startswith("its trial ended: the host was booted") and tuned.watts == 275
     with open_store(tuned.fleet.operator.database) as store, store.reading() as session:
         assert read_tuning(session, HOST).tried == ()

@@ -1,20 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Install what restores the layout at boot, and keep its list of shares while VMs come and go."""
+"""Install what restores the layout at boot, and keep its list of shares while VMs come and go, and its kept limits."""
 
 from typing import List
 
 from vgpuctl.agent.changes import boot_unit
 from vgpuctl.agent.facts import boot as facts_of_boot
+from vgpuctl.agent.facts import pci
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import boot as wire
-from vgpuctl.agent.wire.boot import BootFiles, ManifestStep
+from vgpuctl.agent.wire.boot import BootFiles, KeptLimit, ManifestStep
+from vgpuctl.agent.wire.decode import to_json
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import VGPU_STEPS, DeleteMdev
 from vgpuctl.agent.wire.steps import Change, Step
+from vgpuctl.agent.wire.tuning import KeepPowerLimit, watts
 from vgpuctl.agent.wire.values import replace
 
 OP = "boot.install"
+NO_UNIT = "not kept: no unit restores the host at boot"
 _TIMEOUT_S = 60.0
 
 
@@ -60,6 +64,33 @@ def note_share(host: Host, step: Step) -> None:
         kept.append(ManifestStep(step, host.link_name(f"/sys/bus/pci/devices/{function}/physfn") or function))
     if kept != shares:
         host.put_file(wire.SHARES, wire.shares_text(kept), 0o600)
+
+
+def ensure_kept_limit(host: Host, step: KeepPowerLimit, *, dry_run: bool) -> Change:
+    """Have the unit set a power limit at boot, or none. A host without the unit keeps none, which the change says.
+
+    Raises Problem `not-found` without the card, `unreadable` for a damaged file, `write-refused`.
+    """
+    kept = facts_of_boot.read_kept_limits(host)
+    before = [one for one in kept if one.address == step.address]
+    wanted = []
+    if step.limit_mw is not None:
+        card = pci.read(host, step.address)
+        ids = wire.card_of(card.vendor_id, card.device_id, card.subsystem_id)
+        wanted.append(KeptLimit(step.address, step.limit_mw, ids))
+    words = _limit_in_words(before)
+    if wanted and host.read_bytes(wire.MANIFEST) is None:
+        return Change(step.op, step.address, words, NO_UNIT, changed=False)
+    if wanted == before:
+        return Change(step.op, step.address, words, words, changed=False)
+    if not dry_run:
+        limits = sorted((*(one for one in kept if one not in before), *wanted), key=lambda one: one.address)
+        host.put_file(wire.KEPT_LIMITS, wire.text_of({"version": wire.VERSION, "limits": to_json(limits)}), 0o600)
+    return Change(step.op, step.address, words, _limit_in_words(wanted), changed=True)
+
+
+def _limit_in_words(kept: List[KeptLimit]) -> str:
+    return watts(kept[0].limit_mw) if kept else "none"
 
 
 def note_result(host: Host, boot_id: str, problems: List[str], shares: List[str]) -> None:

@@ -8,7 +8,7 @@ from typing import Dict, List, Optional, Tuple
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.wire import boot as wire
 from vgpuctl.agent.wire import textfile
-from vgpuctl.agent.wire.boot import BootFacts, Installed, InstalledPart, ManifestStep, name_of
+from vgpuctl.agent.wire.boot import BootFacts, Installed, InstalledPart, KeptLimit, ManifestStep, name_of
 from vgpuctl.agent.wire.decode import WireError, from_json
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.problem_codes import ProblemCode
@@ -27,13 +27,24 @@ def read(host: Host) -> Optional[BootFacts]:
     is_enabled = all(host.disk_link(path) == wire.UNIT for path in wire.UNIT_LINKS)
     result = host.read_optional(wire.RESULT)
     facts = BootFacts(digest(text), is_enabled, missing_python=_missing_python(host), unnamed=_unnamed(host))
+    try:
+        facts = replace(facts, kept_limits=tuple(read_kept_limits(host)))
+    except Problem as problem:
+        facts = replace(facts, problems=(problem.message,))
     if result is None:
         return facts
     try:
         told = from_json(BootFacts, {"manifest": facts.manifest, "is_enabled": is_enabled, **json.loads(result)})
     except (WireError, ValueError) as error:
-        return replace(facts, problems=(f"{wire.RESULT} cannot be read: {error}",))
-    return replace(told, missing_python=facts.missing_python, unnamed=facts.unnamed)
+        return replace(facts, problems=(*facts.problems, f"{wire.RESULT} cannot be read: {error}"))
+    problems = (*told.problems, *(one for one in facts.problems if one not in told.problems))
+    return replace(
+        told,
+        missing_python=facts.missing_python,
+        unnamed=facts.unnamed,
+        kept_limits=facts.kept_limits,
+        problems=problems,
+    )
 
 
 def read_installed(host: Host) -> Installed:
@@ -61,6 +72,22 @@ def read_shares(host: Host) -> Optional[List[ManifestStep]]:
         return [_with_profile(from_json(ManifestStep, one), profiles) for one in content["steps"]]
     except (WireError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise Problem(ProblemCode.UNREADABLE, f"{wire.SHARES} cannot be read: {error}", path=wire.SHARES) from error
+
+
+def read_kept_limits(host: Host) -> List[KeptLimit]:
+    """Read the power limits that a controller keeps over a boot, none without their file. Raises Problem."""
+    text = host.read_optional(wire.KEPT_LIMITS)
+    if text is None:
+        return []
+    try:
+        return [from_json(KeptLimit, one) for one in json.loads(text)["limits"]]
+    except (WireError, ValueError, KeyError, TypeError) as error:
+        raise Problem(
+            ProblemCode.UNREADABLE,
+            f"{wire.KEPT_LIMITS} cannot be read: {error}",
+            path=wire.KEPT_LIMITS,
+            hint="remove the file: the limits that controllers keep from then on are written again",
+        ) from error
 
 
 def _with_profile(share: ManifestStep, profiles: Dict[str, str]) -> ManifestStep:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The restore of a host's layout at boot: installed files, and their result. Python 3.9.
 
-On the host: FOLDER has the agent, the manifest, the shares and the unit; systemd finds the unit by a link.
+On the host: FOLDER has the agent, the manifest, the shares, the kept limits and the unit; systemd finds the unit by a
+link.
 """
 
 import json
@@ -16,6 +17,7 @@ FOLDER = "/etc/vgpuctl"
 AGENT = f"{FOLDER}/agent.pyz"
 MANIFEST = f"{FOLDER}/manifest.json"
 SHARES = f"{FOLDER}/shares.json"
+KEPT_LIMITS = f"{FOLDER}/kept-limits.json"
 UNIT_NAME = "vgpuctl-restore.service"
 UNIT = f"{FOLDER}/{UNIT_NAME}"
 UNIT_LINKS = (
@@ -35,6 +37,25 @@ class ManifestGpu:
     device_id: str
     subsystem_id: Optional[str] = None
     uuid: Optional[str] = None
+
+    @property
+    def card(self) -> str:
+        """The PCI ids of the card, as a kept limit has them."""
+        return card_of(self.vendor_id, self.device_id, self.subsystem_id)
+
+
+def card_of(vendor_id: str, device_id: str, subsystem_id: Optional[str]) -> str:
+    """Write the PCI ids of a card as `10de:2235 10de:145a`."""
+    return f"{vendor_id}:{device_id} {subsystem_id or ''}".strip()
+
+
+@dataclass(frozen=True)
+class KeptLimit:
+    """A power limit that a controller tried and kept. card: the PCI ids of the card that it is of."""
+
+    address: str
+    limit_mw: int
+    card: str
 
 
 @dataclass(frozen=True)
@@ -71,7 +92,7 @@ class BootFacts:
     is none. restored_manifest: the sha256 that was restored. problems: sentences. shares: devices that were made again.
     missing_python: the interpreter that the unit names, where that is not on the host any more.
     unnamed: devices of the installed shares whose type is recorded by its id alone, which another driver may give to
-    another type.
+    another type. kept_limits: power limits that the unit sets beside the manifest's.
     """
 
     manifest: str
@@ -82,6 +103,11 @@ class BootFacts:
     shares: Tuple[str, ...] = ()
     missing_python: Optional[str] = None
     unnamed: Tuple[str, ...] = ()
+    kept_limits: Tuple[KeptLimit, ...] = ()
+
+    def kept_limit(self, address: str) -> Optional[KeptLimit]:
+        """Return the power limit that the unit sets for a card, None where it sets none."""
+        return next((one for one in self.kept_limits if one.address == address), None)
 
 
 @dataclass(frozen=True)

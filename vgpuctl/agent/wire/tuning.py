@@ -198,6 +198,15 @@ class SetComputeMode:
     mode: str
 
 
+@dataclass(frozen=True)
+class KeepPowerLimit:
+    """Have the boot unit set a power limit that a controller tried and kept. limit_mw: None for none."""
+
+    op: ClassVar[str] = "gpu.keep-power-limit"
+    address: str
+    limit_mw: Optional[int]
+
+
 ClockStep = Union[SetGpuClocks, SetMemoryClocks]
-TuningStep = Union[SetPowerLimit, SetGpuClocks, SetEccMode, SetComputeMode, SetMemoryClocks]
-TUNING_STEPS = (SetPowerLimit, SetGpuClocks, SetEccMode, SetComputeMode, SetMemoryClocks)
+TuningStep = Union[SetPowerLimit, SetGpuClocks, SetEccMode, SetComputeMode, SetMemoryClocks, KeepPowerLimit]
+TUNING_STEPS = (SetPowerLimit, SetGpuClocks, SetEccMode, SetComputeMode, SetMemoryClocks, KeepPowerLimit)

@@ -113,6 +113,8 @@ def settings_not_kept(seen: Examined) -> Iterator[Finding]:
     """The driver forgets power limit, clocks and compute mode when the last program closes the card."""
     for gpu in seen.nvidia_gpus():
         lost = [key for key in seen.tuning_of(gpu).keys if key != "ecc"]
+        if seen.facts.boot is not None and seen.facts.boot.kept_limit(gpu.address) is not None:
+            lost.append("tuned power limit")
         is_open = bool(gpu.vfs or gpu.users or gpu.holders or gpu.persistence)
         if lost and gpu.tuning is not None and gpu.tuning.persistence is False and not is_open:
             read = (

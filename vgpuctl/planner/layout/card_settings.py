@@ -7,11 +7,13 @@ No step disturbs a VM. ECC counts after a reboot of the host, which is not a ste
 from collections.abc import Iterator
 from dataclasses import replace
 
+from vgpuctl.agent.wire.boot import BootFacts, card_of
 from vgpuctl.agent.wire.steps import Step
 from vgpuctl.agent.wire.tuning import (
     UNLOCKED,
     ClockStep,
     GpuTuning,
+    KeepPowerLimit,
     SetComputeMode,
     SetEccMode,
     SetGpuClocks,
@@ -79,6 +81,29 @@ def check_bounds(work: GpuWork, bounds: TuningBounds) -> None:
     elif (refusal := bounds.refuse_present(found)) is not None:
         remedy = "declare bounds with that limit in them, or set another one first with power_limit_w"
         work.block("power-limit-refused", f"{work.name} at {work.address}: {refusal}", remedy=remedy)
+
+
+def check_kept(work: GpuWork, boot: BootFacts | None) -> None:
+    """Have the boot set a tuned power limit no more that is of another card, or outside of the layout's bounds by now.
+
+    boot: of the host, None where nothing restores it.
+    """
+    kept = None if boot is None else boot.kept_limit(work.address)
+    if kept is None:
+        return
+    bounds, gpu = work.entry.bounds, work.gpu
+    is_of_card = kept.card == card_of(gpu.vendor_id, gpu.device_id, gpu.subsystem_id)
+    limit = watts(kept.limit_mw)
+    if is_of_card and bounds.power_limit_mw is not None and bounds.refuse_present(kept.limit_mw) is None:
+        if work.is_rebuilt:  # the step that takes the card from its driver loses the limit
+            step = SetPowerLimit(work.address, kept.limit_mw)
+            work.add(Phase.CARD_SETTINGS, step, f"limit the power of {work.address} to {limit}, as tuned", undo=(step,))
+        return
+    work.differ("kept-power-limit", "none", f"{limit} at boot")
+    # A limit of another card cannot be written again.
+    undo = (KeepPowerLimit(work.address, kept.limit_mw),) if is_of_card else ()
+    summary = f"have the tuned power limit of {work.address}, {limit}, set at boot no more"
+    work.add(Phase.CARD_SETTINGS, KeepPowerLimit(work.address, None), summary, undo=undo)
 
 
 def boot_steps(address: str, declared: TuningLayout) -> Iterator[Step]:

@@ -135,6 +135,7 @@ def _plan_gpu(
     _KINDS[work.entry.layout.kind](work, work.entry.layout)
     card_settings.ensure(work, work.entry.tuning)
     card_settings.check_bounds(work, work.entry.bounds)
+    card_settings.check_kept(work, facts.boot)
     return work
 
 

@@ -31,6 +31,7 @@ from vgpuctl.agent.wire.steps import (
 from vgpuctl.agent.wire.tuning import (
     UNLOCKED,
     ClockStep,
+    KeepPowerLimit,
     SetComputeMode,
     SetEccMode,
     SetGpuClocks,
@@ -75,6 +76,12 @@ def _power_limit(step: SetPowerLimit) -> str:
     return f"limit the power of {step.address} to {limit}"
 
 
+def _kept_limit(step: KeepPowerLimit) -> str:
+    if step.limit_mw is None:
+        return f"have no tuned power limit of {step.address} set at boot"
+    return f"have the tuned power limit of {step.address}, {watts(step.limit_mw)}, set at boot"
+
+
 def describe_clocks(step: ClockStep) -> str:
     """A step that locks or unlocks clocks, in words."""
     if step.clocks_mhz == UNLOCKED:
@@ -104,6 +111,7 @@ WORDS: Mapping[type, Callable[[Any], str]] = {
     SetMemoryClocks: describe_clocks,
     SetEccMode: lambda step: f"switch ECC of {step.address} {_on(step.enabled)}",
     SetComputeMode: lambda step: f"set the compute mode of {step.address} to {step.mode}",
+    KeepPowerLimit: _kept_limit,
     SetServiceActive: lambda step: f"{'start' if step.active else 'stop'} {step.name}",
     SetHugepages: lambda step: f"have {step.count} huge pages of {format_page_size(step.size_kib)}",
     SetFabricMode: lambda step: (

@@ -20,7 +20,7 @@ class Tunable:
 TUNABLE: Mapping[AdviceKind, Tunable] = {
     AdviceKind.POWER_LIMIT: Tunable(
         "The power limit of the GPU is set, 10 % higher than it is; no VM stops.",
-        "The limit from before is set. A reboot of the host does the same.",
+        "The limit from before is set.",
         "`tune.power_limit_w` of the GPU's entry in the layout. A limit that the layout declares stays.",
     ),
     AdviceKind.REBALANCE: Tunable(

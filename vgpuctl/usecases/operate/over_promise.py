@@ -5,9 +5,9 @@ Its tenant's policy decides. Each finding (scheduler/advice/contention.py) is an
 evidence. A limit is undone when its finding is over, unless somebody changed the time slice meanwhile.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 
 from vgpuctl.agent.wire.facts import Gpu
 from vgpuctl.agent.wire.sharing import StopFunction
@@ -17,7 +17,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.over_promise import OverPromise, is_work_stopped, stopped_work
 from vgpuctl.model.qualified_name import split_name
 from vgpuctl.model.vgpu_params import VfParam, merge_params, split_params
-from vgpuctl.model.vm import Vm, VmState
+from vgpuctl.model.vm import Vm, VmState, printed_name
 from vgpuctl.sharing.function_time import shorter_slice
 from vgpuctl.sharing.kinds import takes_function
 from vgpuctl.sharing.occupancy import gpu_at
@@ -41,8 +41,8 @@ _UNDO_EVERY_S = 86_400.0
 """Under a limit nobody can tell if the VM would take the time without it, so it is tried once a day at most."""
 
 _QUANTUM = VfParam.EXEC_QUANTUM_MS.value
-_FATES = (EventKind.VM_CREATED, EventKind.VM_RESTORED, EventKind.VM_DELETED, EventKind.VM_RENAMED)
-"""Events after which a VM of the same name is, or may be, another one: a renaming is noted under both names."""
+_FATES = (EventKind.VM_CREATED, EventKind.VM_RESTORED, EventKind.VM_DELETED)
+"""Events after which a VM of the same name is another one."""
 
 
 def answer_over_promise(services: Services) -> list[Served]:
@@ -104,11 +104,64 @@ def _limits_to_undo(session: Session) -> list[LimitToUndo]:
     vms = {one.printed_name: one for one in session.vms() if _QUANTUM in dict(one.request.vgpu_params)}
     if not vms:
         return []
+    renames = session.events(None, EventFilter(kinds=(EventKind.VM_RENAMED.value,)))
+    spans = {name: names_of(name, renames) for name in vms}
+    subjects = tuple(sorted({span.name for of_vm in spans.values() for span in of_vm}))
     kinds = (EventKind.CONTENTION_OBSERVED, EventKind.OVER_PROMISE_ANSWERED, EventKind.VM_RESIZED, *_FATES)
-    events = session.events(None, EventFilter(subjects=tuple(sorted(vms)), kinds=tuple(one.value for one in kinds)))
-    by_vm = groupby(sorted(events, key=lambda one: (one.subject, one.id)), key=lambda one: one.subject)
-    found = [limit_to_undo(vms[name], list(of_vm), session.now()) for name, of_vm in by_vm if name in vms]
+    events = session.events(None, EventFilter(subjects=subjects, kinds=tuple(one.value for one in kinds)))
+    found = (limit_to_undo(vms[name], own_events(of_vm, events), session.now()) for name, of_vm in spans.items())
     return [one for one in found if one is not None]
+
+
+@dataclass(frozen=True)
+class NameSpan:
+    """A name that a VM has or had. after, before: the numbers of the events between which it had that name."""
+
+    name: str
+    after: int
+    before: float
+
+
+def names_of(name: str, renames: Sequence[Event]) -> list[NameSpan]:
+    """The names of a VM from now on backwards. renames: every renaming of the store, noted under both of its names."""
+    given = [one for one in renames if _renamed(one, "after") == one.subject]
+    spans, before = list[NameSpan](), math.inf
+    while True:
+        last = max(
+            (one for one in given if one.id < before and name in _names(one)), key=lambda one: one.id, default=None
+        )
+        spans.append(NameSpan(name, 0 if last is None else last.id, before))
+        if last is None or _renamed(last, "after") != name:
+            return spans  # what had the name before that was another VM, which was renamed
+        name, before = _renamed(last, "before"), last.id
+
+
+def _names(renaming: Event) -> tuple[str, str]:
+    return _renamed(renaming, "before"), _renamed(renaming, "after")
+
+
+def _renamed(renaming: Event, when: str) -> str:
+    name = (renaming.before if when == "before" else renaming.after).get("name")
+    return printed_name(renaming.tenant or "", str(name))
+
+
+def own_events(spans: Sequence[NameSpan], events: Sequence[Event]) -> list[Event]:
+    """The events of one VM under all of its names, the oldest first.
+
+    A finding that began under an earlier name ends under it too, since the VM was renamed while it lasted.
+    """
+    own = [one for one in events for span in spans if one.subject == span.name and span.after < one.id < span.before]
+    begun = {(one.subject, one.evidence.get("gpu")) for one in own if one.kind == EventKind.CONTENTION_OBSERVED}
+    for span in spans[1:]:
+        for one in sorted(events, key=lambda one: one.id):
+            finding = (one.subject, one.evidence.get("gpu"))
+            if one.kind != EventKind.CONTENTION_OBSERVED or one.id < span.before or finding not in begun:
+                continue
+            if one.subject == span.name:
+                begun.discard(finding)  # the next one is of the VM that has the name by then
+                if one.after.get("state") == "over":
+                    own.append(one)
+    return sorted(own, key=lambda one: one.id)
 
 
 def limit_to_undo(vm: Vm, events: Sequence[Event], now: float) -> LimitToUndo | None:

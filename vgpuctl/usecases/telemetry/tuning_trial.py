@@ -27,6 +27,7 @@ from vgpuctl.usecases.telemetry.tuning_ways import (
     WhereFound,
     find,
     find_without,
+    keep,
     missing_hosts,
     roll_back,
 )
@@ -125,8 +126,9 @@ def _watch(services: Services, trial: Trial) -> Served | None:
     if judged.verdict is TrialVerdict.WAITS:
         return None
     if judged.verdict is TrialVerdict.KEPT:
-        _end(services, trial, EventKind.TUNING_KEPT, judged.why, seen=judged.reasons)
-        return Served(trial.subject, f"kept: {judged.why}")
+        why = judged.why + keep(services, trial)
+        _end(services, trial, EventKind.TUNING_KEPT, why, seen=judged.reasons)
+        return Served(trial.subject, f"kept: {why}")
     word = "it made VMs worse" if judged.verdict is TrialVerdict.WORSE else "nobody knows that its VMs are as before"
     return _worse(services, trial, f"{word}: {judged.why}")
 

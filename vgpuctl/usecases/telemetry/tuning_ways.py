@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
-from vgpuctl.agent.wire.tuning import SetPowerLimit, watts
+from vgpuctl.agent.wire.tuning import KeepPowerLimit, SetPowerLimit, watts
 from vgpuctl.agent.wire.vf_health import DRIVER
 from vgpuctl.errors import ConcurrentChange, StateError
 from vgpuctl.model.layout import GpuLayout
@@ -42,7 +42,7 @@ class FoundChange:
     """The state now. words: for the event. leave: why the controller leaves it as it is, where it is elsewhere.
 
     is_booted: the host was booted, which says nothing of the change. withdrawn: why the change is not allowed any more
-    and is rolled back. back_mw: the power limit that is set then.
+    and is rolled back. back_mw: the power limit that is set then. is_at_boot: a boot sets the limit after the change.
     """
 
     place: WhereFound
@@ -51,6 +51,7 @@ class FoundChange:
     is_booted: bool = False
     withdrawn: str = ""
     back_mw: int | None = None
+    is_at_boot: bool = False
 
 
 def find(services: Services, trial: Trial) -> FoundChange:
@@ -107,8 +108,22 @@ def roll_back(services: Services, trial: Trial, found: FoundChange) -> None:
     if isinstance(trial.change, MoveChange):
         _move(services, trial, trial.change, is_back=True)
     else:
-        before_mw = trial.change.before_mw
-        _set_limit(services, trial.host, trial.change.gpu, before_mw if found.back_mw is None else found.back_mw)
+        back_mw = trial.change.before_mw if found.back_mw is None else found.back_mw
+        _set_limit(services, trial.host, trial.change.gpu, back_mw)
+        if found.is_at_boot:  # a controller was killed right before it kept the change
+            _keep_limit(services, trial.host, trial.change.gpu, back_mw)
+
+
+def keep(services: Services, trial: Trial) -> str:
+    """Have a boot of the host bring back what is kept. Returns what does not last, to be added to a sentence.
+
+    Raises what the host raises.
+    """
+    if isinstance(trial.change, MoveChange):
+        return ""
+    if _keep_limit(services, trial.host, trial.change.gpu, trial.change.after_mw):
+        return ""
+    return f"; a reboot ends it, since no unit restores {trial.host}: `vgpuctl apply-hosts` installs it"
 
 
 def present_limit(services: Services, host: str, gpu: str) -> tuple[int, HostFacts]:
@@ -142,7 +157,7 @@ def find_limit(
     The boot comes first: the driver of a host that was just booted may not tell its GPUs' limits yet.
     """
     if facts.boot_id != change.boot_id:
-        why = "the host was booted, which ends every limit that the layout does not declare"
+        why = "the host was booted, which ends every limit that is neither declared nor kept"
         words = f"the controller's power limit of {host} {change.gpu} is gone"
         return FoundChange(WhereFound.ELSEWHERE, words, leave=why, is_booted=True)
     gpu = gpu_at(facts, change.gpu)
@@ -169,7 +184,14 @@ def find_limit(
         return FoundChange(
             WhereFound.ELSEWHERE, words, leave=f"somebody else, or the driver, set it to {watts(limit_mw)}"
         )
-    return FoundChange(WhereFound.AFTER, words, withdrawn=refuse_tuning(declared, limit_mw) or "", back_mw=back_mw)
+    kept = None if facts.boot is None else facts.boot.kept_limit(change.gpu)
+    return FoundChange(
+        WhereFound.AFTER,
+        words,
+        withdrawn=refuse_tuning(declared, limit_mw) or "",
+        back_mw=back_mw,
+        is_at_boot=kept is not None and kept.limit_mw == change.after_mw,
+    )
 
 
 def _find_vm(services: Services, change: MoveChange) -> FoundChange:
@@ -200,6 +222,13 @@ def _set_limit(services: Services, host: str, gpu: str, limit_mw: int) -> None:
     # As apply-hosts does, so that only one of them is at work on the host.
     with services.store.operation("tune", f"host/{host}", host, exclusive=True):
         services.host(host).agent.apply([SetPowerLimit(gpu, limit_mw)])
+
+
+def _keep_limit(services: Services, host: str, gpu: str, limit_mw: int) -> bool:
+    """Have the host's boot unit set a power limit. Returns False where the host has no such unit."""
+    with services.store.operation("tune", f"host/{host}", host, exclusive=True):
+        (change,) = services.host(host).agent.apply([KeepPowerLimit(gpu, limit_mw)])
+    return change.after == watts(limit_mw)
 
 
 def _move(services: Services, trial: Trial, change: MoveChange, *, is_back: bool) -> None:

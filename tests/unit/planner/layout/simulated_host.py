@@ -49,6 +49,7 @@ from vgpuctl.agent.wire.tuning import (
     UNLOCKED,
     ClockRun,
     GpuTuning,
+    KeepPowerLimit,
     SetEccMode,
     SetGpuClocks,
     SetMemoryClocks,
@@ -174,6 +175,8 @@ class SimulatedGpu:
             self.tuning = replace(found, locked_memory_clocks_mhz=step.clocks_mhz)
         elif isinstance(step, SetEccMode):
             self.tuning = replace(found, ecc_pending=step.enabled)
+        elif isinstance(step, KeepPowerLimit):
+            raise Refused("a boot unit, which this host has not")
         elif self.mig:
             raise Refused("compute mode in MIG mode")
         else:

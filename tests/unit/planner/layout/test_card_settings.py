@@ -7,12 +7,14 @@ import pytest
 
 from tests.unit.fleet_factory import lease
 from tests.unit.planner.layout.simulated_host import TUNING, SimulatedGpu, SimulatedHost
+from vgpuctl.agent.wire.boot import BootFacts, KeptLimit
 from vgpuctl.agent.wire.facts import Gpu, HostFacts
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.agent.wire.steps import Step
 from vgpuctl.agent.wire.tuning import (
     UNLOCKED,
     GpuTuning,
+    KeepPowerLimit,
     SetComputeMode,
     SetEccMode,
     SetGpuClocks,
@@ -360,6 +362,37 @@ def test_a_limit_that_is_left_to_a_controller_is_as_declared_wherever_it_is_in_i
     layout = HostLayout((GpuLayout(GpuMatch(), OffLayout(), bounds=TuningBounds((200_000, 300_000))),))
     facts = facts_of(FOUND)
     assert [one for one in manifest_of(layout, facts).steps if isinstance(one.step, SetPowerLimit)] == []
+
+
+# Bounds of the layout, the limit that the boot sets, the card that it is of, and what a plan does about it.
+KEPT: dict[str, tuple[TuningBounds, int, str, bool]] = {
+    "in bounds": (TuningBounds((200_000, 300_000)), 275_000, "10de:2235 10de:145a", False),
+    "outside": (TuningBounds((200_000, 300_000)), 175_000, "10de:2235 10de:145a", True),
+    "no bounds": (TuningBounds(), 275_000, "10de:2235 10de:145a", True),
+    "another card": (TuningBounds((200_000, 300_000)), 275_000, "10de:20f1 10de:145f", True),
+}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_a_tuned_limit_is_set_at_boot_only_where_the_layout_leaves_it_to_a_controller(name: str) -> None:
+    bounds, limit_mw, card, is_dropped = KEPT[name]
+    boot = BootFacts("m", True, kept_limits=(KeptLimit(GPU, limit_mw, card),))
+    layout = HostLayout((GpuLayout(GpuMatch(), OffLayout(), "gpu1.yml:4", bounds=bounds),))
+    found = plan_host(layout, replace(facts_of(FOUND), boot=boot))
+    assert [one.step for one in found.steps] == ([KeepPowerLimit(GPU, None)] if is_dropped else [])
+    assert [one.subject for one in found.differences] == (["kept-power-limit"] if is_dropped else [])
+    assert [one.undo for one in found.steps] == (
+        [] if not is_dropped else [()] if name == "another card" else [(KeepPowerLimit(GPU, limit_mw),)]
+    )
+    assert plan_host(layout, replace(facts_of(FOUND), boot=replace(boot, kept_limits=()))).steps == ()
+
+
+def test_a_tuned_limit_is_set_again_where_the_card_changes_hands() -> None:
+    boot = BootFacts("m", True, kept_limits=(KeptLimit(GPU, 275_000, "10de:2235 10de:145a"),))
+    entry = GpuLayout(GpuMatch(), VgpuLayout(), "gpu1.yml:4", bounds=TuningBounds((200_000, 300_000)))
+    steps = plan_host(HostLayout((entry,)), replace(facts_of(FOUND), boot=boot)).steps
+    assert [one.phase for one in steps] == [Phase.VIRTUAL_FUNCTIONS, Phase.CARD_SETTINGS]
+    assert steps[-1].step == SetPowerLimit(GPU, 275_000)
 
 
 WRONG_BOUNDS: dict[str, tuple[HostPlan, str, str]] = {

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """When the controller gives a VM its time slice back that a limit shortened: by the events about the VM."""
 
+import math
+
 import pytest
 
 from vgpuctl.model.event import Event, Value
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.vm import Vm, VmRequest, VmState
-from vgpuctl.usecases.operate.over_promise import limit_to_undo
+from vgpuctl.usecases.operate.over_promise import NameSpan, limit_to_undo, names_of, own_events
 
 NOW, HOUR_S = 1_000_000.0, 3600.0
 LIMIT = "it takes time of its GPU that its neighbours were promised"
@@ -35,7 +37,6 @@ KEPT: dict[str, list[tuple[EventKind, str, dict[str, Value], dict[str, Value]]]]
     "nothing happened": [],
     "no limit": [BEGUN, OVER],
     "the finding lasts": [BEGUN, LIMITED, _answer("limited")],
-    "it was renamed, and may be another VM": [BEGUN, LIMITED, _of(EventKind.VM_RENAMED), OVER],
     "another began since": [BEGUN, LIMITED, OVER, BEGUN],
     "one of another GPU lasts": [BEGUN, _finding("begun", SECOND), LIMITED, OVER],
     "an operator set the same": [BEGUN, LIMITED, _resized("20", "30"), _resized("30", "20"), OVER],
@@ -84,3 +85,58 @@ def test_the_limit_is_undone_to_what_was_before(
     assert found is not None and found.quantum == quantum
     assert found.over.kind == "contention-observed" and found.over.after["state"] == "over"
     assert limit_to_undo(_vm("30"), _events(given, hours_ago), NOW) is None, "it has another value now"
+
+
+def _renaming(number: int, old: str, name: str) -> list[Event]:
+    """A renaming as the store has it: under both names."""
+    values: tuple[dict[str, Value], dict[str, Value]] = ({"name": old}, {"name": name})
+    kind = EventKind.VM_RENAMED.value
+    return [
+        Event(number + place, NOW, kind, f"acme/{label}", tenant="acme", before=values[0], after=values[1])
+        for place, label in enumerate((old, name))
+    ]
+
+
+RENAMINGS: dict[str, tuple[list[tuple[int, str, str]], list[NameSpan]]] = {
+    "never": ([], [NameSpan("acme/web", 0, math.inf)]),
+    "once": ([(10, "old", "web")], [NameSpan("acme/web", 11, math.inf), NameSpan("acme/old", 0, 11)]),
+    "twice": (
+        [(10, "first", "old"), (20, "old", "web")],
+        [NameSpan("acme/web", 21, math.inf), NameSpan("acme/old", 11, 21), NameSpan("acme/first", 0, 11)],
+    ),
+    "there and back": (
+        [(10, "web", "old"), (20, "old", "web")],
+        [NameSpan("acme/web", 21, math.inf), NameSpan("acme/old", 11, 21), NameSpan("acme/web", 0, 11)],
+    ),
+    "another VM had the name": ([(10, "web", "other")], [NameSpan("acme/web", 11, math.inf)]),
+    "another VM had its old name": (
+        [(10, "old", "other"), (20, "old", "web")],
+        [NameSpan("acme/web", 21, math.inf), NameSpan("acme/old", 11, 21)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", RENAMINGS)
+def test_a_vm_is_followed_through_its_names(name: str) -> None:
+    renamings, spans = RENAMINGS[name]
+    assert names_of("acme/web", [event for one in renamings for event in _renaming(*one)]) == spans
+
+
+def test_a_limit_of_a_vm_that_was_renamed_since_is_undone_and_anothers_is_not() -> None:
+    spans = names_of("acme/web", _renaming(10, "old", "web"))
+    before = _events([BEGUN, LIMITED], 1)
+    under = dict.fromkeys(range(1, 10), "acme/old")
+    over = Event(
+        20, NOW, EventKind.CONTENTION_OBSERVED.value, "acme/old", after={"state": "over"}, evidence={"gpu": FIRST}
+    )
+    every = [Event(**{**vars(one), "subject": under[one.id]}) for one in before]
+    own = own_events(spans, [*every, over])
+    assert [one.id for one in own] == [1, 2, 20]
+    found = limit_to_undo(_vm(), own, NOW)
+    assert found is not None and found.quantum == "40"
+    again = Event(**{**vars(over), "after": {"state": "begun"}})
+    assert limit_to_undo(_vm(), own_events(spans, [*every, again]), NOW) is None, "its finding lasts"
+    later = Event(**{**vars(over), "id": 30})
+    assert [one.id for one in own_events(spans, [*every, again, later])] == [1, 2], "of the VM that took the name"
+    of_other = [Event(**{**vars(one), "subject": "acme/web"}) for one in before]
+    assert own_events(spans, [*of_other, over]) == [], "what had the name before is another VM"

@@ -249,6 +249,10 @@ class EventKind(enum.StrEnum):
     ROLE_GRANTED = "role-granted", "A role of the database got other rights on the store."
     STORE_BACKED_UP = "store-backed-up", "A backup of the store was written."
     STORE_RESTORED = "store-restored", "The store was restored from a backup, and is older than the hosts."
+    MACHINE_GONE = (
+        "machine-gone",
+        "Commands and controllers of a machine were ended in the store, since it was said to be gone for good.",
+    )
     STORE_MARKED = "store-marked", "The store was said to be older than the hosts, as after the loss of a primary."
     STORE_RECONCILED = "store-reconciled", "A restored store was compared with every host, and may change again."
     VM_FORGOTTEN = "vm-forgotten", "A VM left a restored store, since the hosts do not have it as the store said."

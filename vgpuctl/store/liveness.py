@@ -24,6 +24,10 @@ def this_process() -> ProcessIdentity:
     return ProcessIdentity(pid, os.uname().nodename, _machine(), _process_start(pid))
 
 
+GONE = "gone"
+"""The start of a process of which somebody else said that it has ended: no process has this one."""
+
+
 class Process(Protocol):
     """The columns of a row that name a process."""
 
@@ -45,6 +49,8 @@ def is_running(operation: Process) -> bool | None:
     here = this_process()
     if operation.hostname != here.hostname or operation.machine != here.machine:
         return None
+    if operation.process_start == GONE:
+        return False
     try:
         os.kill(operation.pid, 0)
     except ProcessLookupError:

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The journal: a row for each running changing command, so that `repair` knows what a killed run was doing."""
 
+from collections.abc import Collection
 from typing import Any
 
 from vgpuctl.errors import ConcurrentChange
 from vgpuctl.store import codec
 from vgpuctl.store.database import insertion
-from vgpuctl.store.liveness import is_running, this_process
+from vgpuctl.store.liveness import GONE, is_running, this_process
 from vgpuctl.store.records import Operation
 from vgpuctl.store.rows import Rows
 
@@ -63,6 +64,20 @@ class OperationRows(Rows):
             process_start=process.start,
         )
 
+    def take_over_operations(self, operation_ids: Collection[int]) -> None:
+        """Make notes of another machine's processes those of a process of this one that has ended."""
+        if not operation_ids:
+            return
+        process = this_process()
+        self._update(
+            "operations",
+            {"id": sorted(operation_ids)},
+            hostname=process.hostname,
+            machine=process.machine,
+            pid=process.pid,
+            process_start=GONE,
+        )
+
     def end_dead_operations(self, subject: str) -> None:
         """Take away the notes of runs on a subject that are known to be dead."""
         for one in self.open_operations():
@@ -81,5 +96,10 @@ class OperationRows(Rows):
                 raise ConcurrentChange(
                     f"{other.kind} is at work on {other.detail or other.subject} "
                     f"(process {other.pid} on {other.hostname})",
-                    hint=f"wait for it to end; if it was killed, run `vgpuctl repair` on {other.hostname}",
+                    hint=f"wait for it to end; if it was killed, run `vgpuctl repair` on {other.hostname}"
+                    + (
+                        ""
+                        if is_running(other)
+                        else f", or here `vgpuctl repair --gone {other.hostname}` if that machine never comes back"
+                    ),
                 )

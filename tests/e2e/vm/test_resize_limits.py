@@ -4,6 +4,8 @@
 The test driver of simulated hosts limits no disks and CPUs of a domain that runs; test_live_changes.py has QEMU.
 """
 
+import contextlib
+import sqlite3
 from collections.abc import Iterator
 from typing import Any
 
@@ -165,6 +167,23 @@ def test_a_resize_that_is_killed_anywhere_leaves_the_limits_as_the_store_says(we
     assert found["found"].startswith("its resize did not end: other limits of interface "), found
     assert found["outcome"] == "finished" and _seen(web)["nic"] == rate
     assert seen == {100, 200}
+
+
+def test_a_run_of_a_machine_that_never_comes_back_is_ended_and_repaired_by_one_command(web: Operator) -> None:
+    web.does("resize-vm", *WEB, "--bandwidth", "100")
+    kill_after(web, "set", "resize-vm", *WEB, "--bandwidth", "50")
+    with contextlib.closing(sqlite3.connect(web.database.removeprefix("sqlite:///"))) as store, store:
+        store.execute("UPDATE operations SET hostname = 'admin-2', machine = 'm'")
+    (left,) = web.json("repair")
+    assert (left["outcome"], "admin-2" in left["found"]) == ("left alone", True)
+    blocked = web.is_refused("resize-vm", *WEB, "--bandwidth", "60")
+    assert blocked["reference"] == "concurrent-change" and "repair --gone admin-2" in blocked["hint"], blocked
+    assert web.is_refused("repair", "--gone", "admin-3")["hint"].startswith("machines with open work: admin-2;")
+    done = web.json("repair", "--gone", "admin-2")
+    assert [one["outcome"] for one in done] == ["ended", "ended", "finished"], done
+    assert _seen(web)["nic"] == "12207" and web.json("repair") == []
+    (told,) = web.json("list-events", "--kind", "machine-gone")
+    assert (told["subject"], len(told["before"]["open"])) == ("admin-2", 2)
 
 
 def test_a_stopped_vm_is_defined_with_its_new_limits_and_starts_with_them(web: Operator) -> None:

@@ -20,19 +20,34 @@ _JSON: "JsonOutput[Sequence[Repair]]" = JsonOutput()
 
 @click.command("repair")
 @options.shutdown_timeout("Seconds for a VM to shut down before it is forced off, where a preemption is finished.")
+@click.option(
+    "--gone",
+    "gone",
+    multiple=True,
+    metavar="MACHINE",
+    help="End the runs of this machine first, which is gone for good; its host name. Several times.",
+)
 @options.dry_run
 @options.one_host
 @options.as_json
-def command(shutdown_timeout_s: float, dry_run: bool, as_json: bool, **where: Any) -> None:
+def command(shutdown_timeout_s: float, gone: tuple[str, ...], dry_run: bool, as_json: bool, **where: Any) -> None:
     """Finish or roll back interrupted runs. A kill, a lost connection or a reboot may have interrupted them.
 
-    Only VMs of the store are touched; a run that is still alive is left alone.
+    Only VMs of the store are touched; a run that is still alive is left alone. So is one on another machine, which
+    nobody can ask: `vgpuctl repair` there ends it, or --gone where that machine never comes back. That is refused
+    while a controller of the machine counts beats.
     """
     from vgpuctl.cli.forms.services import services
-    from vgpuctl.usecases.operate.repair import repair
+    from vgpuctl.usecases.operate.gone_machine import end_gone
+    from vgpuctl.usecases.operate.repair import Repair, repair
 
+    repairs: list[Repair] = []
     with services(**where) as opened:
-        repairs = repair(opened, dry_run=dry_run, shutdown_timeout_s=shutdown_timeout_s)
+        for machine in dict.fromkeys(gone):
+            outcome = "would be ended" if dry_run else "ended"
+            ended = end_gone(opened, machine, dry_run=dry_run)
+            repairs += [Repair(subject, "-", found, outcome) for subject, found in ended]
+        repairs += repair(opened, dry_run=dry_run, shutdown_timeout_s=shutdown_timeout_s)
     if as_json:
         _JSON.print(repairs)
     else:

@@ -81,10 +81,12 @@ def refuse_while_busy(services: Services, vm: Vm) -> None:
     with services.store.reading() as session:
         busy = [open_ for open_ in session.open_operations() if open_.subject in subjects and may_run(open_)]
     if busy:
+        machine = busy[0].hostname
+        gone = "" if is_running(busy[0]) else f"; if {machine} never comes back: `vgpuctl repair --gone {machine}`"
         raise ConcurrentChange(
             f"{busy[0].kind} is at work on VM {vm.request.name} of tenant {vm.request.tenant}"
-            f" (process {busy[0].pid} on {busy[0].hostname})",
-            hint="wait for it to end",
+            f" (process {busy[0].pid} on {machine})",
+            hint=f"wait for it to end{gone}",
         )
 
 

@@ -63,8 +63,8 @@ class TuningTurn:
             return None
         return (
             f"nothing is tuned: {place} has its turn since {format_time(other.begun_at)} UTC and is no controller that"
-            f" runs; `vgpuctl repair` on {other.hostname} ends the turn, or this controller once it has waited for an"
-            " hour"
+            f" runs; `vgpuctl repair` on {other.hostname} ends the turn, `vgpuctl repair --gone {other.hostname}`, or"
+            " this controller once it has waited for an hour"
         )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tests.integration.store import samples
 from tests.integration.store.conftest import Clock
+from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.scheduler.rolling import RollingLoad
 from vgpuctl.scheduler.unmeasured import SETTLED_S
@@ -30,6 +31,13 @@ CASES: list[tuple[Sequence[tuple[LeaseState, float]], float]] = [
 ]
 
 
+def reads(percent: int | None, now: float) -> HostFacts:
+    """A reading of the host with the use of its GPUs; None: nobody tells it."""
+    facts = samples.host_facts()
+    gpus = tuple(replace(one, utilisation_percent=percent) for one in facts.gpus)
+    return replace(facts, gpus=gpus, read_at=now)
+
+
 @pytest.mark.parametrize(("states", "seen"), CASES)
 def test_a_reading_has_seen_a_share_since_its_vm_runs(
     states: Sequence[tuple[LeaseState, float]], seen: float, store: Store, clock: Clock
@@ -43,8 +51,10 @@ def test_a_reading_has_seen_a_share_since_its_vm_runs(
             session.set_lease_state(lease.id, state)
         clock.now += seconds
     with store.transaction() as session:
-        session.save_facts("gpu1", replace(samples.host_facts(), read_at=clock.now), at=clock.now)
+        session.save_facts("gpu1", reads(0, clock.now), at=clock.now)
         assert PlacingMeasurements(kinds={}).seen(session).get(lease.id, 0) == seen
+        session.save_facts("gpu1", reads(None, clock.now), at=clock.now)
+        assert PlacingMeasurements(kinds={}).seen(session) == {}, "a reading without the use has seen no share"
 
 
 def test_of_the_last_hour_a_share_has_the_part_since_its_vm_runs(store: Store, clock: Clock) -> None:

@@ -4,7 +4,14 @@
 from collections.abc import Iterator
 
 from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain, advice_id
-from vgpuctl.scheduler.advice.measured import UTILIZATION, MeasuredFleet, MeasuredVgpu, hours_of
+from vgpuctl.scheduler.advice.measured import (
+    OLDEST_HOUR_S,
+    UTILIZATION,
+    MeasuredFleet,
+    MeasuredVgpu,
+    hours_of,
+    is_of_now,
+)
 from vgpuctl.scheduler.advice.profiles import gpu_of
 from vgpuctl.scheduler.advice.room import improvement, layout_of, profiles_in_use, without
 
@@ -22,6 +29,8 @@ def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
         points, vm, gpu = vgpu.hours.get(UTILIZATION, ()), fleet.vms.get(vgpu.lease.vm_uuid), gpu_of(fleet, vgpu)
         hours = hours_of(points)
         if vm is None or gpu is None or hours < FEWEST_HOURS or not _is_whole(vgpu, gpu.memory_mib):
+            continue
+        if not is_of_now(points, fleet.now, OLDEST_HOUR_S):
             continue
         peak = max(one.high for one in points)
         if peak >= MOST_USE:

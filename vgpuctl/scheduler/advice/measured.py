@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import NamedTuple
 
-from vgpuctl.model.lease import Lease
+from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.units import MIB
 from vgpuctl.model.vm import VmRequest, printed_name
@@ -38,6 +38,14 @@ class Point(NamedTuple):
 
 
 Points = tuple[Point, ...]
+
+OLDEST_MINUTE_S, OLDEST_HOUR_S = 15 * MINUTE_S, 2 * HOUR_S
+"""A step of a minute, or of an hour, that began earlier tells nothing of now."""
+
+
+def is_of_now(points: Points, now: float, oldest_s: float = OLDEST_MINUTE_S) -> bool:
+    """True if the newest point is so new that what was measured is still so. oldest_s: by the step."""
+    return bool(points) and now - points[-1].at <= oldest_s
 
 
 @dataclass(frozen=True)
@@ -116,6 +124,13 @@ class MeasuredFleet:
         for one in sorted(self.vgpus, key=lambda one: (*one.place, one.lease.id)):
             found.setdefault(one.place, []).append(one)
         return found
+
+    @cached_property
+    def unread(self) -> frozenset[tuple[str, str]]:
+        """The GPUs with a share of a running VM whose use nobody has measured lately: none of them is known as calm."""
+        told = {one.lease.id for one in self.vgpus if is_of_now(one.of(UTILIZATION), self.now)}
+        running = (one for one in self.leases if one.state is LeaseState.RUNNING and one.id not in told)
+        return frozenset((one.host, one.share.gpu) for one in running)
 
     @cached_property
     def replayed(self) -> ReplayedFleet:

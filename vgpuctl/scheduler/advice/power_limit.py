@@ -15,7 +15,7 @@ from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.placement import HostCapacity
 from vgpuctl.model.plural import counted
 from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain, advice_id
-from vgpuctl.scheduler.advice.measured import MeasuredFleet, Points
+from vgpuctl.scheduler.advice.measured import MeasuredFleet, Points, is_of_now
 from vgpuctl.sharing.declared import Declared, declared_of
 
 FEWEST_MINUTES = 60
@@ -62,7 +62,10 @@ def find_limits(fleet: MeasuredFleet) -> Iterator[AdvisedLimit]:
         refusal, bounds = refuse_tuning(declared, limit_mw), None if entry is None else entry.bounds.power_limit_mw
         most_mw = of_board[1] if refusal is not None or bounds is None else min(bounds[1], of_board[1])
         wanted_mw = min(most_mw, limit_mw + max(1000, round(STEP * limit_mw / 1000) * 1000))
-        held, minutes = _held_back(fleet.power.get((host, address), ()), limit_mw / 1000)
+        power = fleet.power.get((host, address), ())
+        held, minutes = _held_back(power, limit_mw / 1000)
+        if not is_of_now(power, fleet.now):
+            continue
         if wanted_mw > limit_mw and minutes >= FEWEST_MINUTES and held >= LEAST_PART * minutes:
             advice = _advice(capacity, gpu, entry, (limit_mw, wanted_mw), held, minutes)
             yield AdvisedLimit(advice, gpu, limit_mw, wanted_mw, refusal)

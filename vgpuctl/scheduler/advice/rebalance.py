@@ -7,8 +7,9 @@ from typing import NamedTuple
 from vgpuctl.model.placement import Placement
 from vgpuctl.model.policy import parse_policy
 from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain, advice_id
-from vgpuctl.scheduler.advice.measured import MeasuredFleet, MeasuredVgpu
+from vgpuctl.scheduler.advice.measured import UTILIZATION, MeasuredFleet, MeasuredVgpu, is_of_now
 from vgpuctl.scheduler.advice.replay import Outcome, as_measured, demand_of, under_best_effort
+from vgpuctl.scheduler.capacity import as_it_is
 from vgpuctl.scheduler.fleet import Fleet
 from vgpuctl.scheduler.scorer import FleetView
 
@@ -35,7 +36,7 @@ def find_moves(fleet: MeasuredFleet) -> Iterator[AdvisedMove]:
     """The move of each contended GPU that the replay likes best. Each is judged as if it was the only one."""
     places: Fleet | None = None
     for vgpus in fleet.by_gpu.values():
-        known = [one for one in vgpus if one.promised is not None and one.use]
+        known = [one for one in vgpus if one.promised is not None and is_of_now(one.of(UTILIZATION), fleet.now)]
         if len(known) < 2:
             continue
         demands = {one.lease.id: demand_of(one) for one in known}
@@ -53,13 +54,13 @@ def find_moves(fleet: MeasuredFleet) -> Iterator[AdvisedMove]:
 
 
 def _loads(fleet: MeasuredFleet) -> dict[tuple[str, str], float]:
-    """The mean use of each GPU over the kept minutes, in whole percent."""
+    """The mean use of each GPU over the kept minutes, in whole percent. One that is not known counts as full."""
     found = {}
     for place, vgpus in fleet.by_gpu.items():
         minutes = {minute for one in vgpus for minute in one.use}
         total = sum(sum(one.use.values()) for one in vgpus)
         found[place] = float(min(100, round(100 * total / max(1, len(minutes)))))
-    return found
+    return found | dict.fromkeys(fleet.unread, 100.0)
 
 
 def _move(
@@ -72,16 +73,16 @@ def _move(
     here = fleet.replayed.hosts.get(vm.host)
     if here is not None:
         places.remove(vm.host)
-    placement = places.place(vm.request, parse_policy("least-utilised"))
+    placement = places.place(as_it_is(vm), parse_policy("least-utilised"))
     if here is not None:
         places.put(*here)
     if placement is None:
         return None
     target = (placement.host, placement.shares[0].gpu)
-    beside = [*fleet.by_gpu.get(target, []), moved]
-    left = [one for one in there if one is not moved]
-    if any(not one.use for one in beside):
+    if target in fleet.unread:
         return None
+    beside = [*(one for one in fleet.by_gpu.get(target, ()) if one.use), moved]
+    left = [one for one in there if one is not moved]
     demands = {one.lease.id: demand_of(one) for one in (*left, *beside)}
     before_there = as_measured(beside[:-1], demands)
     after_here, after_there = under_best_effort(left, demands), under_best_effort(beside, demands)

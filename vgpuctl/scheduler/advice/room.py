@@ -5,6 +5,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from vgpuctl import catalog
+from vgpuctl.model.compute import percent_text
 from vgpuctl.model.gpu_request import GpuRequest
 from vgpuctl.model.lease import Lease, LeaseState, Share
 from vgpuctl.model.placement import HostCapacity, Placement
@@ -135,9 +136,19 @@ def starts(layout: Layout, waiting: Sequence[VmRequest]) -> list[str]:
 
 
 def with_profile(request: VmRequest, profile: str) -> VmRequest:
-    """The request of a VM with one share, with another profile."""
-    gpu: GpuRequest = catalog.read_gpu_request(profile)
-    return replace(request, gpus=(gpu,))
+    """The request of a VM with one share, with another profile, and with the compute time that it asks for."""
+    return replace(request, gpus=(catalog.read_gpu_request(asked_text(request, profile)),))
+
+
+def asked_text(request: VmRequest, profile: str) -> str:
+    """`--gpu` of a VM with one share for another profile: `A40-8Q,compute>=15%`."""
+    asked: GpuRequest | None = next(iter(request.gpus), None)
+    if asked is None:
+        return profile
+    least, kind = asked.minimum_compute_percent, asked.compute
+    words = [] if least is None else [f"compute>={percent_text(least)}"]
+    words += [] if kind is None else [f"compute={kind}"]
+    return ",".join((profile, *words))
 
 
 def profiles_in_use(fleet: MeasuredFleet) -> set[str]:

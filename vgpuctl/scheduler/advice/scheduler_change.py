@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Another vGPU scheduler for a GPU whose VMs lose promised time under best effort."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.model.lease import LeaseState
 from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain, advice_id
-from vgpuctl.scheduler.advice.measured import MeasuredFleet, MeasuredVgpu
+from vgpuctl.scheduler.advice.measured import MeasuredFleet
 from vgpuctl.scheduler.advice.profiles import gpu_of
 from vgpuctl.scheduler.advice.replay import (
     EQUAL_SHARE,
@@ -27,12 +28,16 @@ LEAST_MISSING = 0.02
 
 def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
     """One advice for each GPU under best effort where equal or fixed share delivers more of what was promised."""
-    for (host, _address), vgpus in fleet.by_gpu.items():
+    for place, vgpus in fleet.by_gpu.items():
+        host, _address = place
+        if place in fleet.unread:
+            continue
         gpu, capacity = gpu_of(fleet, vgpus[0]), fleet.capacity(host)
         if gpu is None or capacity is None or gpu.scheduler is None or gpu.scheduler.policy != BEST_EFFORT:
             continue
-        known = [one for one in vgpus if one.promised is not None and one.use]
-        if len(known) < 2:
+        # One that was idle all the time shows no promise, and has its share under another scheduler all the same.
+        known = [one for one in vgpus if one.use]
+        if sum(one.promised is not None for one in known) < 2:
             continue
         demands = {one.lease.id: demand_of(one) for one in known}
         now = as_measured(known, demands)
@@ -44,7 +49,7 @@ def advise(fleet: MeasuredFleet) -> Iterator[Advice]:
         policy = max(replayed, key=lambda one: (replayed[one].delivered + replayed[one].used / 1e3, one == EQUAL_SHARE))
         if replayed[policy].missing_hours > 0.5 * now.missing_hours:
             continue
-        yield _advice(fleet, host, gpu, known, _Replayed(policy, now, replayed[policy], demands))
+        yield _advice(fleet, host, gpu, _Replayed(policy, now, replayed[policy], demands))
 
 
 @dataclass(frozen=True)
@@ -55,8 +60,10 @@ class _Replayed:
     demands: Mapping[str, VgpuDemand]
 
 
-def _advice(fleet: MeasuredFleet, host: str, gpu: Gpu, vgpus: Sequence[MeasuredVgpu], replayed: _Replayed) -> Advice:
+def _advice(fleet: MeasuredFleet, host: str, gpu: Gpu, replayed: _Replayed) -> Advice:
     now, then, policy = replayed.now, replayed.then, replayed.policy
+    running = [one for one in fleet.leases if one.state is LeaseState.RUNNING]
+    vms = sorted({f"{one.tenant}/{one.vm_name}" for one in running if (one.host, one.share.gpu) == (host, gpu.address)})
     hours = now.minutes / 60
     is_bound = any(one.is_bound for one in replayed.demands.values())
     gained = now.missing_hours - then.missing_hours
@@ -76,9 +83,9 @@ def _advice(fleet: MeasuredFleet, host: str, gpu: Gpu, vgpus: Sequence[MeasuredV
         before={f"{_entry(fleet, host, gpu)} scheduler": f"{{policy: {BEST_EFFORT}}}"},
         after={f"{_entry(fleet, host, gpu)} scheduler": f"{{policy: {policy}}}"},
         commands=(
-            *(f"vgpuctl stop-vm {one.lease.tenant}/{one.lease.vm_name}" for one in vgpus),
+            *(f"vgpuctl stop-vm {one}" for one in vms),
             f"vgpuctl apply-hosts --limit {host}  # after the change of `vgpu:` in the inventory",
-            *(f"vgpuctl start-vm {one.lease.tenant}/{one.lease.vm_name}" for one in vgpus),
+            *(f"vgpuctl start-vm {one}" for one in vms),
         ),
         gain=Gain(
             f"{then.delivered / now.wanted:.0%} of the promised time instead of {now.delivered / now.wanted:.0%}:"

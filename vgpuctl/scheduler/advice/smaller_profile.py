@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """VMs that never used the framebuffer of their profile: one alone, or all of a GPU where one alone gains nothing."""
 
+import shlex
 from collections.abc import Iterator, Sequence
 
 from vgpuctl.model.units import MIB, exact_mib, format_mib
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence, Gain, advice_id
-from vgpuctl.scheduler.advice.measured import MeasuredFleet, MeasuredVgpu
+from vgpuctl.scheduler.advice.measured import OLDEST_HOUR_S, MeasuredFleet, MeasuredVgpu, is_of_now
 from vgpuctl.scheduler.advice.profiles import HEADROOM, other_sizes
 from vgpuctl.scheduler.advice.room import (
     Layout,
+    asked_text,
     improvement,
     layout_of,
     profiles_in_use,
@@ -37,6 +39,8 @@ def _smaller(fleet: MeasuredFleet, vgpu: MeasuredVgpu) -> str | None:
     """The smallest profile that holds what the guest ever used, with headroom."""
     size, vm = vgpu.size_bytes, fleet.vms.get(vgpu.lease.vm_uuid)
     if size is None or vm is None or vgpu.measured_hours < FEWEST_HOURS or fleet.shares_of_vm[vm.vm_uuid] != 1:
+        return None
+    if not is_of_now(vgpu.hourly, fleet.now, OLDEST_HOUR_S):
         return None
     need_mib = peak_bytes(vgpu) * HEADROOM / MIB
     return next((name for mib, name in other_sizes(fleet, vgpu) if need_mib <= mib < size / MIB), None)
@@ -110,7 +114,7 @@ def replace_commands(changes: Sequence[tuple[PlacedVm, str]], *, layout: Layout)
 
 def _create_command(request: VmRequest, profile: str) -> str:
     words = [
-        f"vgpuctl create-vm {request.tenant}/{request.name}-new --gpu {profile}",
+        f"vgpuctl create-vm {request.tenant}/{request.name}-new --gpu {shlex.quote(asked_text(request, profile))}",
         f"--vcpus {request.vcpus} --memory {exact_mib(request.memory_mib)} --network {request.network or 'none'}",
     ]
     if request.disk is not None:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
 
+from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.measures import GPU, VGPU
 from vgpuctl.errors import NotFound, VgpuctlError
 from vgpuctl.model.lease import Lease
@@ -15,6 +16,7 @@ from vgpuctl.scheduler.performance.model import PerformanceModel
 from vgpuctl.scheduler.rolling import WINDOW_S, RollingLoad, rolling_load
 from vgpuctl.scheduler.scorer import FleetView, policies_of, view_of
 from vgpuctl.scheduler.unmeasured import UnmeasuredLoad, seen_part
+from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.store.session import Session
 from vgpuctl.usecases.measured.performance import read_model
 from vgpuctl.usecases.running.history import PAST_PROBLEMS, Past, open_past
@@ -75,7 +77,8 @@ class PlacingMeasurements:
     def seen(self, session: Session) -> dict[str, float]:
         """The part of each share's load that the reading of its GPU has, of those that it has seen at all.
 
-        A share that was kept while its VM was off is seen since the VM runs again.
+        A share that was kept while its VM was off is seen since the VM runs again. A reading of the host that did not
+        tell the use of a GPU has seen no share of it.
         """
         if self.kinds is None:
             return {}
@@ -84,6 +87,8 @@ class PlacingMeasurements:
         for one in session.intervals(now, now + 1):
             rolling = self.loads.get((one.host, one.gpu))
             cached = session.facts(one.host) if rolling is None else None
+            if cached is not None and not _tells_use(cached.facts, one.gpu):
+                continue
             read_at = now - rolling.age_s if rolling is not None else cached.read_at if cached is not None else now
             begun_at = max(one.begun_at, running_since.get(one.lease_id, one.begun_at))
             found[one.lease_id] = seen_part(begun_at, read_at, is_rolling=rolling is not None)
@@ -101,6 +106,11 @@ class PlacingMeasurements:
                     percent = round(view.utilisation_percent.get(place, 0.0))
                     found.append(GpuLoad(*place, percent, self.loads.get(place), added))
         return found
+
+
+def _tells_use(facts: HostFacts, address: str) -> bool:
+    gpu = gpu_at(facts, address)
+    return gpu is not None and gpu.utilisation_percent is not None
 
 
 def read_measurements(

@@ -29,6 +29,12 @@ class FleetBuilder:
         self._vgpus: list[MeasuredVgpu] = []
         self._waiting: list[VmRequest] = []
 
+    def unread(self, name: str, profile: str, on: str) -> "FleetBuilder":
+        """Place a VM that nobody measures."""
+        self.vm(name, profile, on)
+        self._vgpus.pop()
+        return self
+
     def vm(self, name: str, profile: str, on: str | None = None, **series: object) -> "FleetBuilder":
         """Place a VM. series: for `measured`."""
         request = vm(profile, name=name, on=on)

@@ -10,6 +10,7 @@ from tests.unit.scheduler.advice.measured_factory import GIB, NOW, Curve, FleetB
 from tests.unit.scheduler.test_what_if import mixable
 from vgpuctl.agent.wire.facts import SchedulerFacts
 from vgpuctl.model.placement import HostCapacity
+from vgpuctl.scheduler.advice import rebalance
 from vgpuctl.scheduler.advice.advice import Advice, AdviceKind, Confidence
 from vgpuctl.scheduler.advice.everything import ADVISERS, advise_all
 from vgpuctl.scheduler.advice.measured import MeasuredFleet
@@ -141,6 +142,80 @@ def test_a_vm_of_a_contended_gpu_moves_to_a_calm_one() -> None:
     assert found.commands[0].endswith("--to gpu3")
     assert found.gain.value == pytest.approx(0.3, abs=0.01)
     assert "0.00 GPU-hours" in found.gain.text
+
+
+def _later(fleet: MeasuredFleet, minutes: float) -> MeasuredFleet:
+    """The fleet so long after its last reading."""
+    return replace(fleet, now=fleet.now + 60 * minutes)
+
+
+def test_a_gpu_whose_vms_nobody_measures_is_no_calm_one() -> None:
+    builder = _noisy(best_effort(a40_host()), a40_host("gpu2"), a40_host("gpu3"))
+    builder.unread("unread", "A40-24Q", on="gpu2")
+    assert AdviceKind.REBALANCE in kinds(builder.build())
+    assert next(iter(only(builder.build(), AdviceKind.REBALANCE).after.values())).startswith("gpu3 ")
+    builder.vm("silent", "A40-24Q", on="gpu3", use=None)
+    assert AdviceKind.REBALANCE not in kinds(builder.build())
+
+
+def test_a_vm_that_asked_for_conditions_moves_with_the_type_that_it_has() -> None:
+    """The smallest type with 12 GiB is another one on the host that comes first by its name."""
+    builder = FleetBuilder(best_effort(a40_host()), a40_host("gpu2"))
+    for name, use, steal in (("noisy", 0.85, 0.0), ("victim", 0.15, 0.35)):
+        builder.vm(
+            name, "memory>=20GiB", on="gpu1", use=lambda _b, use=use: use, steal=lambda _b, s=steal: s, promised=0.5
+        )
+    builder.vm("other", "A40-48Q", on="gpu2", use=lambda _b: 0.01, steal=lambda _b: 0.0, promised=1.0)
+    assert AdviceKind.REBALANCE not in kinds(builder.build())
+    fleet = _noisy(best_effort(a40_host()), a40_host("gpu2"))
+    asked = {uuid: replace(one, request=vm("memory>=8GiB", name=one.name)) for uuid, one in fleet.build().vms.items()}
+    (moved,) = rebalance.find_moves(replace(fleet.build(), vms=asked))
+    assert moved.placement.shares[0].profile == "A40-24Q"
+
+
+def test_advice_rests_on_readings_of_now() -> None:
+    noisy = _noisy(best_effort(a40_host()), a40_host("gpu2")).build()
+    assert {AdviceKind.REBALANCE, AdviceKind.SCHEDULER} <= set(kinds(_later(noisy, 14)))
+    assert kinds(_later(noisy, 16)) == []
+    full = [8 * GIB if hour % 4 == 0 else 3 * GIB for hour in range(DAY)]
+    for name, profile, series, kind in (
+        ("idle", "A40-48Q", {"use_hours": [0.005] * DAY}, AdviceKind.IDLE_CARD),
+        ("small", "A40-24Q", {"hours": [5 * GIB] * DAY}, AdviceKind.SMALLER_PROFILE),
+        ("full", "A40-8Q", {"hours": full}, AdviceKind.LARGER_PROFILE),
+    ):
+        fleet = FleetBuilder(a40_host()).vm(name, profile, None, **series).build()
+        assert (kinds(_later(fleet, 59)), kinds(_later(fleet, 61))) == ([kind], [])
+
+
+def test_another_scheduler_is_of_every_vm_of_the_gpu() -> None:
+    """An idle VM shows no promise. It has its part under another scheduler, and is stopped for the change."""
+    two, three = (best_effort(a40_host()) for _ in range(2))
+    without = only(_noisy(two).build(), AdviceKind.SCHEDULER)
+    builder = FleetBuilder(three)
+    for name, use, steal in (("noisy", 0.85, 0.0), ("victim", 0.15, 0.3)):
+        builder.vm(name, "A40-16Q", use=lambda _b, use=use: use, steal=lambda _b, s=steal: s, promised=1 / 3)
+    builder.vm("idle", "A40-16Q", use=lambda _b: 0.0, steal=lambda _b: 0.0)
+    found = only(builder.build(), AdviceKind.SCHEDULER)
+    assert [one.split("/")[1] for one in found.commands if "stop-vm" in one] == ["idle", "noisy", "victim"]
+    assert [one.split("/")[1] for one in without.commands if "start-vm" in one] == ["noisy", "victim"]
+    assert found.gain.value == pytest.approx(2 * (1 / 3 - 0.15), abs=0.01), "a third of the GPU, and no half of it"
+    fleet = builder.build()
+    assert AdviceKind.SCHEDULER not in kinds(replace(fleet, vgpus=fleet.vgpus[:2])), "nobody knows what the third uses"
+
+
+def test_another_profile_keeps_the_compute_time_that_the_vm_asks_for() -> None:
+    fixed = replace(
+        a40_host(cards=2),
+        facts=replace(
+            a40_host(cards=2).facts,
+            gpus=tuple(replace(gpu, scheduler=SchedulerFacts("fixed-share")) for gpu in a40_host(cards=2).facts.gpus),
+        ),
+    )
+    fleet = FleetBuilder(fixed).vm("small", "A40-24Q,compute>=15%,compute=guaranteed", hours=[5 * GIB] * DAY).build()
+    found = only(fleet, AdviceKind.SMALLER_PROFILE)
+    assert "--gpu 'A40-8Q,compute>=15%,compute=guaranteed'" in found.commands[0]
+    half = FleetBuilder(fixed).vm("half", "A40-24Q,compute>=50%", hours=[5 * GIB] * DAY).build()
+    assert AdviceKind.SMALLER_PROFILE not in kinds(half), "no smaller type has half of the GPU's time"
 
 
 def test_nothing_moves_where_it_fits_on_no_other_host_or_gains_nothing() -> None:

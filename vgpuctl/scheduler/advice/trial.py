@@ -64,9 +64,10 @@ class Judgement:
 class Watch:
     """The result of a look. gone: VMs that were stopped, moved or deleted since, which say nothing of the change.
 
-    new_findings: names of VMs that take their neighbours' time on a watched GPU, and did not before. minutes: length of
-    the watch so far. problem: why there are no readings. is_over: the watch has its full length. is_late: it is so long
-    over that a doubtful row is no reason to wait.
+    new_findings: names of VMs that take their neighbours' time on a watched GPU, and did not before. failures: what
+    failed since, as sentences without an end: VMs that nobody ended, also those that run again, and watched GPUs.
+    minutes: length of the watch so far. problem: why there are no readings. is_over: the watch has its full length.
+    is_late: it is so long over that a doubtful row is no reason to wait.
     """
 
     before: Mapping[str, SeenVm]
@@ -77,6 +78,7 @@ class Watch:
     problem: str | None = None
     is_over: bool = False
     is_late: bool = False
+    failures: Sequence[str] = ()
 
 
 def refuse_to_begin(before: Iterable[SeenVm], problem: str | None) -> str | None:
@@ -98,7 +100,8 @@ def refuse_to_begin(before: Iterable[SeenVm], problem: str | None) -> str | None
 def judge(watch: Watch) -> Judgement:
     """Judge a change by the VMs that it touches, by UUID: worse as soon as one is; kept or unknown at the end."""
     there = {uuid: one for uuid, one in watch.before.items() if uuid not in watch.gone}
-    worse = [f"{name} takes time of its neighbours, and did not before" for name in watch.new_findings]
+    worse = [*watch.failures]
+    worse += [f"{name} takes time of its neighbours, and did not before" for name in watch.new_findings]
     unknown: list[str] = []
     doubtful = False
     for uuid, before in there.items():

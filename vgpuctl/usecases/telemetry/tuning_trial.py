@@ -21,7 +21,7 @@ from vgpuctl.usecases.observed.tuning_record import (
 )
 from vgpuctl.usecases.operate.serve_queue import Served
 from vgpuctl.usecases.running.services import Services
-from vgpuctl.usecases.telemetry.tuning_watch import LOOK_S, gone_since, look, see
+from vgpuctl.usecases.telemetry.tuning_watch import LOOK_S, failures_since, gone_since, look, see
 from vgpuctl.usecases.telemetry.tuning_ways import (
     FoundChange,
     WhereFound,
@@ -121,6 +121,7 @@ def _watch(services: Services, trial: Trial) -> Served | None:
             problem=problem,
             is_over=is_over,
             is_late=not 0 <= past_s < trial.watch_s + LATE_S,
+            failures=failures_since(services, trial.vms, trial.places, since),
         )
     )
     if judged.verdict is TrialVerdict.WAITS:

@@ -6,6 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
+from vgpuctl.model.event import EventFilter
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.promise import LastFinding, Moment, PromiseRow, PromiseVerdict, badness
 from vgpuctl.model.vm import Vm, VmState, printed_name
@@ -13,6 +15,7 @@ from vgpuctl.scheduler.advice import contention
 from vgpuctl.scheduler.advice.measured import MINUTE_S, SHARE, STEAL, UTILIZATION, MeasuredVgpu
 from vgpuctl.scheduler.advice.trial import SeenVm, row_name
 from vgpuctl.usecases.domain.promises import look_at_promises
+from vgpuctl.usecases.observed.gpu_health import policy_of
 from vgpuctl.usecases.observed.known_promises import known_now
 from vgpuctl.usecases.observed.observations import read_domains, read_facts
 from vgpuctl.usecases.observed.promise_record import note_findings
@@ -95,6 +98,28 @@ def gone_since(services: Services, before: Collection[str], host: str) -> tuple[
         elif vm.host != host:
             gone[uuid] = f"is on {vm.host}"
     return [found[uuid] for uuid in before if uuid not in gone], gone
+
+
+def failures_since(services: Services, names: Collection[str], places: Places, since: float) -> list[str]:
+    """What failed since then: VMs that ended though nobody ended them, and GPUs with a finding that is not tolerated.
+
+    names: of the VMs, as events name them. A VM that failed and runs again has all of its promises, and its work is
+    gone all the same.
+    """
+    gpus = {f"{host} {gpu}": host for host, gpu in places}
+    kinds = (EventKind.VM_OBSERVED.value, EventKind.GPU_HEALTH.value)
+    with services.store.reading() as session:
+        events = session.events(None, EventFilter(subjects=(*sorted(names), *gpus), kinds=kinds, since=since))
+    policies = {host: policy_of(services, host) for host in set(gpus.values())} if events else {}
+    found = []
+    for one in sorted(events, key=lambda one: one.id):
+        if one.kind == EventKind.VM_OBSERVED and one.after.get("failed") is True:
+            found.append(f"{one.subject} failed: nobody ended it")
+        elif one.kind == EventKind.GPU_HEALTH:
+            code = one.evidence.get("finding")
+            if code not in policies[gpus[one.subject]].tolerate:
+                found.append(f"{one.subject}: {code}")
+    return list(dict.fromkeys(found))
 
 
 def _leases_on(leases: Iterable[Lease], places: Places) -> list[Lease]:

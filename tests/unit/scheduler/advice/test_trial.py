@@ -99,6 +99,11 @@ CASES: dict[str, tuple[Watch, TrialVerdict, str]] = {
         TrialVerdict.WORSE,
         "acme/noisy takes time of its neighbours, and did not before",
     ),
+    "a-vm-failed-and-runs-again": (
+        replace(EARLY, failures=("acme/web failed: nobody ended it",)),
+        TrialVerdict.WORSE,
+        "acme/web failed",
+    ),
     "loses-time": (
         replace(EARLY, now=seen(minutes=8, steal_minutes=8, steal=0.2)),
         TrialVerdict.WORSE,

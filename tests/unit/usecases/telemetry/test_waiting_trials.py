@@ -14,6 +14,7 @@ from tests.unit.fleet_factory import lease
 from tests.unit.fleet_factory import vm as request_of
 from vgpuctl.agent.wire.sharing import Sharing
 from vgpuctl.model.event import Event, EventFilter
+from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.lease import Share
 from vgpuctl.model.vm import Vm, VmState
 from vgpuctl.scheduler.advice.advice import AdviceKind
@@ -30,6 +31,7 @@ from vgpuctl.usecases.observed.unlisted_hosts import forget_readings
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.telemetry.tune import GO_ON_S, Tuner
 from vgpuctl.usecases.telemetry.tuning_trial import MOVE_AGAIN_S, MOVING_BACK_S
+from vgpuctl.usecases.telemetry.tuning_watch import failures_since
 from vgpuctl.wiring import Settings, open_services
 
 NOW = 1_800_000_000.0
@@ -212,3 +214,28 @@ def test_a_trial_whose_problem_was_told_is_not_looked_at_in_every_round(services
         outcomes(services, tuner)
         left = record(services).trial
         assert left is not None and (left.moved_back_at == clock.now) is is_tried
+
+
+def test_what_failed_in_a_watch_is_told_also_of_a_vm_that_runs_again(services: Services, clock: Clock) -> None:
+    begin(services)
+    places = [("gpu2", GPU)]
+
+    def note(kind: EventKind, subject: str, *, failed: bool = False, finding: str = "") -> None:
+        with services.store.transaction() as session:
+            session.add_event(kind, subject, after={"failed": True} if failed else {}, evidence={"finding": finding})
+
+    note(EventKind.VM_OBSERVED, "acme/web", failed=True)
+    clock.now += 60
+    since = clock.now
+    for subject in ("acme/web", "acme/other"):
+        note(EventKind.VM_OBSERVED, subject)
+    note(EventKind.VM_OBSERVED, "acme/other", failed=True)
+    note(EventKind.GPU_HEALTH, f"gpu2 {GPU}", finding="xid-restart-app")
+    note(EventKind.GPU_HEALTH, f"gpu1 {GPU}", finding="off-the-bus")
+    assert failures_since(services, ["acme/web"], places, since) == []
+    note(EventKind.VM_OBSERVED, "acme/web", failed=True)
+    note(EventKind.GPU_HEALTH, f"gpu2 {GPU}", finding="ecc-uncorrected")
+    assert failures_since(services, ["acme/web"], places, since) == [
+        "acme/web failed: nobody ended it",
+        f"gpu2 {GPU}: ecc-uncorrected",
+    ]

@@ -52,9 +52,11 @@ def read(host: Host) -> HostReadings:
     read_at = host.now()
     mounts = guarded(unread, "/proc/mounts", lambda: host.read_optional("/proc/mounts") or "", "")
     filesystems = pools.FileSystems(mounts)
+    told = len(unread)
     rooms = guarded(
         unread, "the room of storage pools", lambda: pools.read_rooms(host, unread, filesystems), PoolRooms()
     )
+    are_pools_read = len(unread) == told
     left_s = min(LIMIT_S - (host.monotonic() - began_s), VMS_LIMIT_S)
     measured_vms: List[VmReadings] = guarded(
         unread, "the VMs", lambda: vms.read(host, running, rooms.spaces, filesystems, unread, limit_s=left_s), []
@@ -64,7 +66,9 @@ def read(host: Host) -> HostReadings:
     measured = guarded(
         unread,
         "the host itself",
-        lambda: machine.read(host, rooms, took_s=now_s - began_s, cpu_s=used_s).measured(),
+        lambda: machine.read(
+            host, rooms, are_pools_read=are_pools_read, took_s=now_s - began_s, cpu_s=used_s
+        ).measured(),
         Measured((), ()),
     )
     return HostReadings(

@@ -17,10 +17,11 @@ CPU_MODES = ("user", "nice", "system", "idle", "iowait", "irq", "softirq", "stea
 _KIB = 1024
 
 
-def read(host: Host, rooms: PoolRooms, *, took_s: float, cpu_s: Optional[float]) -> Recorder:
+def read(host: Host, rooms: PoolRooms, *, are_pools_read: bool, took_s: float, cpu_s: Optional[float]) -> Recorder:
     """Return what is measured of the host.
 
-    rooms: of its pools. took_s, cpu_s: time and CPU time of the readings until now, if known.
+    rooms: of its pools. are_pools_read: False where there may be more of them. took_s, cpu_s: time and CPU time of the
+    readings until now, if known.
     """
     found = Recorder(HOST)
     found.add("reading_seconds", max(took_s, 0.0))
@@ -63,6 +64,7 @@ def read(host: Host, rooms: PoolRooms, *, took_s: float, cpu_s: Optional[float])
     for space in rooms.spaces:
         found.add("pool_total_bytes", space.total_bytes, space.pool, space.filesystem)
         found.add("pool_available_bytes", space.available_bytes, space.pool, space.filesystem)
+    found.add("pools_read", float(are_pools_read))
     found.ask("memory_total_bytes memory_available_bytes", memory)
     found.ask("hugepages_total_bytes hugepages_free_bytes memory_without_hugepages_bytes", huge_pages)
     found.ask("cpu_seconds", cpu)

@@ -204,6 +204,7 @@ _OF_HOSTS: Tuple[Measure, ...] = (
         *("pool", "type", "kind"),
         kept=True,
     ),
+    _host("pools_read", "1 if every storage pool was looked at and told its room, as far as its type does.", kept=True),
     _host("cpu_seconds", "CPU time of the host by mode.", "mode", counter=True),
 )
 MEASURES: Tuple[Measure, ...] = (*_OF_GPUS, *_OF_INSTANCES, *_OF_VGPUS, *_OF_VMS, *_OF_HOSTS)

@@ -24,7 +24,7 @@ from vgpuctl.telemetry import own_metrics as own
 from vgpuctl.telemetry.exposition import Page
 from vgpuctl.usecases.running.history import Past
 from vgpuctl.usecases.telemetry.measured_fleet import Windows, read_vgpus
-from vgpuctl.usecases.telemetry.measured_resources import read_outlooks
+from vgpuctl.usecases.telemetry.measured_resources import hosts_with_pools_read, read_outlooks
 
 LOOK_S, MOST_PART = 60.0, 0.05
 """Seconds between two looks, as the history has a step of a minute; more where a look takes longer than this part."""
@@ -92,7 +92,7 @@ class FindingsWatch:
         full = [one for vgpu in vgpus if (one := framebuffer_runs_out.find_full(vgpu, now)) is not None]
         found += self._now_full(store, full, found)
         found += [one.finding for one in outlooks if one.finding is not None]
-        untold = _Untold(leases, vgpus, outlooks, hosts, now)
+        untold = _Untold(leases, vgpus, outlooks, hosts, now, hosts_with_pools_read(past, now))
         begun = [one for one in found if one.key not in self._open]
         self._open |= {one.key: _Open(one) for one in found}
         seen = {one.key for one in found}
@@ -180,8 +180,9 @@ class _Untold:
         outlooks: Sequence[Outlook],
         hosts: Collection[str] | None,
         now: float,
+        pools_read: frozenset[str],
     ) -> None:
-        self._outlooks, self._hosts = outlooks, hosts
+        self._outlooks, self._hosts, self._pools_read = outlooks, hosts, pools_read
         self._read = {one.hosts[0] for one in outlooks if one.is_read and len(one.hosts) == 1}
         measured = {one.lease.id: one for one in vgpus}
         self._by_fault: dict[FaultId, set[tuple[str, str, str]]] = {
@@ -207,7 +208,8 @@ class _Untold:
             if (one.host, one.resource) == (finding.host, finding.resource):
                 return one.ending is Prospect.UNKNOWN
         had_it = finding.hosts or ((finding.host,) if finding.host else ())
-        return not {one for one in had_it if self._hosts is None or one in self._hosts} <= self._read
+        read = self._pools_read if finding.fault is FaultId.DISK_POOL_RUNS_OUT else self._read
+        return not {one for one in had_it if self._hosts is None or one in self._hosts} <= read
 
 
 def _lasting(session: Session, now: float) -> list[MeasuredFault]:

@@ -133,6 +133,15 @@ def read_outlooks(
     return found
 
 
+def hosts_with_pools_read(past: Past, now: float) -> frozenset[str]:
+    """The hosts that have told the room of all their pools lately: a pool that is not among them is gone.
+
+    Raises one of PAST_PROBLEMS.
+    """
+    found = past.series(HOST, "pools_read", since=now - DISK_POOL.oldest_s, until=now + MINUTE_S)
+    return frozenset(one.host for one, samples in found.items() if samples[-1].low >= 1)
+
+
 def kept_seats(states: States) -> list[MeasuredValue]:
     """The seats of licence pools, as the history keeps them."""
     subject = Subject(history.LICENCE, "", "")

@@ -38,9 +38,10 @@ class Told:
     rss: Mapping[str, Amount] = field(default_factory=dict)
     vm_pages: Mapping[str, Amount] = field(default_factory=dict)
     tenant: str | None = "acme"
+    are_pools_read: bool = True
 
     def readings(self, before: int) -> HostReadings:
-        values: list[tuple[str, tuple[str, ...], float]] = []
+        values: list[tuple[str, tuple[str, ...], float]] = [("pools_read", (), float(self.are_pools_read))]
         parts = {("memory", ()): self.memory, ("hugepages", ("1048576",)): self.pages}
         parts |= {("pool", labels): amounts for labels, amounts in self.pools.items()}
         for (name, labels), amounts in parts.items():

@@ -109,6 +109,21 @@ def test_a_finding_ends_when_its_hosts_have_the_resource_no_more_or_are_gone(
     assert len(over()) == 4, "the host is not in the inventory any more"
 
 
+@pytest.mark.parametrize("are_pools_read", [True, False])
+def test_a_pool_that_cannot_be_read_for_hours_is_no_pool_that_is_gone(
+    store: Store, history: History, are_pools_read: bool
+) -> None:
+    memory = (flat(512), flat(300))
+    keep(history, {"gpu1": Told(memory, pools={("nas", NAS): (flat(1000), flat(10))})}, first=30, last=1, step=1)
+    watch = FindingsWatch()
+    assert watch.look(store, history, NOW, [], {"gpu1"})
+    told, later = Told(memory, are_pools_read=are_pools_read).readings(0), NOW + 7 * 3600
+    for minute in range(10):
+        history.add(later + 60 * minute, kept_values("gpu1", told, ()))
+        watch.look(store, history, later + 60 * minute, [], {"gpu1"})
+    assert [state for _subject, _host, state in _events(store)] == ["begun", *(["over"] if are_pools_read else [])]
+
+
 def test_readings_that_tell_nothing_end_no_finding(store: Store, history: History) -> None:
     """Memory grows, and then stands: for a while nobody knows whether it grows on."""
     keep(history, {"gpu1": Told(memory=(flat(512), lambda before: 10 + 0.25 * max(before, 75)))}, first=150, step=1)

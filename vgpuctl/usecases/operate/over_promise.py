@@ -10,20 +10,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.agent.wire.facts import Gpu
+from vgpuctl.agent.wire.measures import VGPU
 from vgpuctl.agent.wire.sharing import StopFunction
 from vgpuctl.errors import ConcurrentChange, StateError, VgpuctlError
 from vgpuctl.model.event import Event, EventFilter, Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.over_promise import OverPromise, is_work_stopped, stopped_work
 from vgpuctl.model.qualified_name import split_name
+from vgpuctl.model.times import format_time
 from vgpuctl.model.vgpu_params import VfParam, merge_params, split_params
 from vgpuctl.model.vm import Vm, VmState, printed_name
+from vgpuctl.scheduler.advice.contention import WINDOW_S
 from vgpuctl.sharing.function_time import shorter_slice
 from vgpuctl.sharing.kinds import takes_function
 from vgpuctl.sharing.occupancy import gpu_at
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.operate.serve_queue import Served
+from vgpuctl.usecases.running.history import PAST_PROBLEMS, open_past
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.vm.move_vm import MoveOptions, MoveWay, move_vm
@@ -40,6 +44,7 @@ _UNDONE, _NOT_UNDONE = "undone", "not-undone"
 _UNDO_EVERY_S = 86_400.0
 """Under a limit nobody can tell if the VM would take the time without it, so it is tried once a day at most."""
 
+_USE = "utilization_ratio"
 _QUANTUM = VfParam.EXEC_QUANTUM_MS.value
 _FATES = (EventKind.VM_CREATED, EventKind.VM_RESTORED, EventKind.VM_DELETED)
 """Events after which a VM of the same name is another one."""
@@ -57,10 +62,36 @@ def answer_over_promise(services: Services) -> list[Served]:
                 with services.store.reading() as session:
                     if all(one.id != finding.id for one in _unanswered(session, finding.tenant or "")):
                         continue
-                done.append(_answer(services, finding, policy))
+                stale = _not_known_now(services, finding)
+                done.append(_answer(services, finding, policy) if stale is None else Served(finding.subject, stale))
         except ConcurrentChange:
             continue  # another controller is at it
     return done + _undo_limits(services)
+
+
+def _not_known_now(services: Services, finding: Event) -> str | None:
+    """Why nobody knows that a finding still holds: it lasts also while its VM is not measured. None where it is known.
+
+    One that has just begun is known. Later the VM's use must have been measured within the same time: then the process
+    that keeps the readings has looked too, and has not said that it is over.
+    """
+    now = services.store.now()
+    if 0 <= now - finding.at <= WINDOW_S:
+        return None
+    tenant, name = split_name(finding.subject)
+    since, host = now - WINDOW_S, finding.host or ""
+    of_vm = {"tenant": tenant or finding.tenant or "", "vm": name}
+    with open_past(services.past()) as opened:
+        past, problem, found = opened.past, opened.problem, set[str]()
+        try:
+            if past is not None:
+                series = past.series(VGPU, _USE, since=since, until=now, step_s=60, host=host, **of_vm)
+                found = {subject.gpu for subject in series}
+        except PAST_PROBLEMS as error:
+            problem = error.message
+    if finding.evidence.get("gpu") in found:
+        return None
+    return f"waits: its use of the GPU was not measured since {format_time(since)} UTC: {problem or 'no reading'}"
 
 
 def _unanswered(session: Session, tenant: str) -> list[Event]:

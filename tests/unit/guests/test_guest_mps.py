@@ -132,6 +132,31 @@ def test_a_daemon_that_does_not_do_as_it_is_told_fails_the_unit(tmp_path: Path) 
     assert (done.returncode, "has 100.0" in done.stdout) == (1, True)
 
 
+@pytest.mark.parametrize(
+    ("program", "text", "mps", "told"),
+    [
+        ("nvidia-smi", "exit 9", Mps(4), "nvidia-smi shows no GPU"),
+        ("nvidia-smi", "printf '0, [N/A]\\n'", Mps(4), "GPU 0: its memory is not told"),
+        ("nvidia-smi", "printf '0,\\n1, 4096\\n'", Mps(4), "GPU 0: its memory is not told"),
+        ("nvidia-smi", "printf '0, [N/A]\\n'", Mps(4, None, 512), None),
+        (
+            "nvidia-cuda-mps-control",
+            "read -r verb; case $verb in set_default_d*) exit 1 ;; *) echo 25.0 ;; esac",
+            Mps(4),
+            "does not take the limit of 2048 MiB",
+        ),
+    ],
+)
+def test_a_limit_of_memory_that_is_not_set_fails_the_unit(
+    tmp_path: Path, program: str, text: str, mps: Mps, told: str | None
+) -> None:
+    guest = Guest(tmp_path, mps)
+    (guest.programs / program).write_text(f"#!/bin/sh\n{text}\n")
+    done = guest.runs("mps", "limits")
+    assert (done.returncode == 0) is (told is None), done
+    assert told is None or told in done.stdout
+
+
 def test_the_probe_does_not_wait_for_programs_that_use_mps(tmp_path: Path) -> None:
     guest = Guest(tmp_path, Mps(4))
     guest.runs("mps", "limits")

@@ -58,6 +58,7 @@ class PrometheusServer:
     ) -> dict[Subject, list[Sample]]:
         """As History.series. A sample's minutes are those that its number of scrapes can have covered.
 
+        A step whose mean is no number was not measured: such a mean would be read as 0.
         Raises PrometheusUnusable.
         """
         require_filters(kind, where)
@@ -77,10 +78,11 @@ class PrometheusServer:
             found[figure] = self._range(asked, {"query": query, **bounds}, step_s)
         return {
             subject: [
-                _sample(at, step_s, {figure: found[figure].get(subject, {}).get(at) for figure in _FIGURES})
-                for at in sorted(counts)
+                _sample(at, step_s, mean, {figure: found[figure].get(subject, {}).get(at) for figure in _FIGURES})
+                for at, mean in sorted(means.items())
             ]
-            for subject, counts in found["count"].items()
+            for subject, means in found["mean"].items()
+            if means
         }
 
     def _range(self, asked: Measure, parameters: Mapping[str, str], step_s: int) -> dict[Subject, dict[int, float]]:
@@ -162,9 +164,8 @@ def _subject(asked: Measure, labels: Mapping[str, str]) -> Subject:
     return Subject(asked.of, *names).part([label(name) for name in asked.labels])
 
 
-def _sample(at: int, step_s: int, figures: Mapping[str, float | None]) -> Sample:
+def _sample(at: int, step_s: int, mean: float, figures: Mapping[str, float | None]) -> Sample:
     count = max(1, int(figures["count"] or 1))
-    mean = figures["mean"] if figures["mean"] is not None else math.nan
     low, high = figures["low"], figures["high"]
     minutes = max(1, min(count, step_s // MINUTE_S))
     return Sample(at, count, mean, mean if low is None else low, mean if high is None else high, minutes)

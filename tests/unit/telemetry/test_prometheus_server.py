@@ -97,13 +97,19 @@ def test_samples_come_from_four_functions_of_a_range(serve: Serve) -> None:
 
 
 def test_figures_that_disagree_and_numbers_that_are_none(serve: Serve) -> None:
+    told: dict[str, list[tuple[float, str]]] = {
+        "count": [(NOON + 60, "2"), (NOON + 120, "NaN"), (NOON + 180, "1")],
+        "avg": [(NOON + 60, "0.5"), (NOON + 120, "0.25"), (NOON + 180, "NaN"), (NOON + 240, "inf")],
+    }
+    other = {**LABELS, "vm": "web-2"}
+
     def answer(handler: _Handler, form: dict[str, list[str]]) -> None:
-        is_count = form["query"][0].startswith("count")
-        handler.give(matrix((LABELS, [(NOON + 60, "2"), (NOON + 120, "NaN"), (NOON + 180, "1")] if is_count else [])))
+        figure = form["query"][0].partition("_")[0]
+        handler.give(matrix((LABELS, told.get(figure, [])), (other, [(NOON + 60, "NaN" if figure == "avg" else "1")])))
 
     url, _ = serve(answer)
     (samples,) = PrometheusServer(url).series("vgpu", "utilization_ratio", since=NOON, until=NOON + 180).values()
-    assert [(one.at, one.count) for one in samples] == [(NOON, 2), (NOON + 120, 1)]
+    assert samples == [Sample(NOON, 2, 0.5, 0.5, 0.5), Sample(NOON + 60, 1, 0.25, 0.25, 0.25)], "no mean, no sample"
 
 
 def _endless(handler: _Handler, _form: object) -> None:

@@ -310,12 +310,12 @@ def _fit_class(workload: str, given: Sequence[TimedJob]) -> TimedClass:
             best = choice
     assert best is not None
     _, mean, inverse, _ = best
-    left = max(0.0, total - sum(one * other for one, other in zip(mean, right, strict=True)))
-    # The fitted part no longer shows the noise: the jobs count less the effective number of coefficients.
-    fitted = sum(squares[one][other] * inverse[other][one] for one in range(size) for other in range(size))
-    freedom = _PRIOR_FREEDOM + max(0.0, len(found) - fitted)
-    noise = (_PRIOR_FREEDOM * _PRIOR_NOISE**2 + left) / freedom
     apart = _apart(found, rows, values, mean)
+    left = sum(value**2 for jobs in apart.values() for one in jobs.values() for value in one)
+    # The fitted part no longer shows the noise: the jobs count less the effective number of coefficients. So what the
+    # coefficients cost for being away from their prior is no noise here; that would count them twice.
+    freedom = _PRIOR_FREEDOM + max(0.0, len(found) - _fitted(squares, inverse))
+    noise = (_PRIOR_FREEDOM * _PRIOR_NOISE**2 + left) / freedom
     misfits = _misfits(apart, own, left + _PRIOR_FREEDOM * _PRIOR_NOISE**2, freedom)
     for name in misfits:
         left -= sum(value**2 for jobs in apart[name].values() for value in jobs)
@@ -335,6 +335,18 @@ def _fit_class(workload: str, given: Sequence[TimedJob]) -> TimedClass:
         misfits=misfits,
         is_read=all(one.is_read for one in found),
     )
+
+
+def _fitted(squares: Sequence[Sequence[float]], inverse: Sequence[Sequence[float]]) -> float:
+    """The jobs that the coefficients take from the noise: the trace of 2H - H², where H maps jobs to what is fitted.
+
+    Hastie, Tibshirani, The Elements of Statistical Learning, 5.4.1 and 7.6.
+    """
+    size = range(len(squares))
+    hat = [[sum(row[other] * inverse[other][column] for other in size) for column in size] for row in squares]
+    once = sum(row[place] for place, row in enumerate(hat))
+    twice = sum(value * hat[column][line] for line, row in enumerate(hat) for column, value in enumerate(row))
+    return 2 * once - twice
 
 
 def _coefficients(sizes: int) -> int:

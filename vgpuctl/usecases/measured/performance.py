@@ -3,7 +3,6 @@
 
 import dataclasses
 import json
-import math
 from pathlib import Path
 
 import msgspec
@@ -17,6 +16,17 @@ from vgpuctl.usecases.running.history import beside_store
 
 _LAYOUT = 1
 _MOST_BYTES = 16 << 20
+_MOST_NUMBER, _MOST_LOG, _LEAST_REACH = 1e30, 1e3, 1e-18
+"""Of a model: squares of larger numbers are none. Of the logarithms of sizes, and of how far they lie apart."""
+
+
+class DamagedModel(UsageError):
+    """A file that has no model, or a damaged one."""
+
+
+@dataclasses.dataclass(frozen=True)
+class _Layout:
+    layout: int
 
 
 @dataclasses.dataclass(frozen=True)
@@ -38,7 +48,10 @@ def write_model(path: Path, model: PerformanceModel) -> None:
 
 
 def read_model(path: Path) -> PerformanceModel:
-    """Read the model. Raises NotFound when there is none, UsageError for a file that is none."""
+    """Read the model. Raises NotFound when there is none, DamagedModel for a file that is none.
+
+    UsageError for one that cannot be opened, or of a vgpuctl with another layout.
+    """
     try:
         with opened(path, NAMED) as file:
             content = file.read(_MOST_BYTES + 1)
@@ -51,24 +64,36 @@ def read_model(path: Path) -> PerformanceModel:
     try:
         if len(content) > _MOST_BYTES:
             raise ValueError("it is too large")
+        _refuse_layout(path, content)
         read: _ModelFile = typed_json.decode(content, _ModelFile)
         _check(read)
     except (msgspec.MsgspecError, ValueError) as error:
-        raise UsageError(
+        raise DamagedModel(
             f"{path} is no model of throughput: {error}", hint="make it again with `vgpuctl fit-performance`"
         ) from error
     return read.model
 
 
+def _refuse_layout(path: Path, content: bytes) -> None:
+    """Raise UsageError for a file of another layout: it may be whole, for the vgpuctl that wrote it."""
+    try:
+        found: _Layout = typed_json.decode(content, _Layout)
+    except msgspec.MsgspecError:
+        return
+    if found.layout != _LAYOUT:
+        raise UsageError(
+            f"{path} is a model of throughput with layout {found.layout}, and this vgpuctl knows layout {_LAYOUT}",
+            hint="use the vgpuctl that wrote it, or move the file away and run `vgpuctl fit-performance`",
+        )
+
+
 def _check(read: _ModelFile) -> None:
     """Refuse what predictions would stumble over. Raises ValueError."""
-    if read.layout != _LAYOUT:
-        raise ValueError(f"it has layout {read.layout}, and this vgpuctl knows layout {_LAYOUT}")
     for one in read.model.classes:
         size = len(one.terms)
         numbers = [*one.mean, *(value for row in one.covariance for value in row), one.noise, one.vm_noise, one.freedom]
         is_square = len(one.mean) == len(one.covariance) == size and all(len(row) == size for row in one.covariance)
-        if not is_square or not all(map(math.isfinite, numbers)) or one.freedom < 1:
+        if not is_square or not all(map(_is_plain, numbers)) or one.freedom < 1:
             raise ValueError(f"{one.workload} under {one.isolation} is damaged")
     for timed in read.model.times.classes:
         size = (4 if timed.reach else 1) * (1 + len(timed.boards))
@@ -82,5 +107,12 @@ def _check(read: _ModelFile) -> None:
         numbers += [size for one in timed.sizes.values() for size in one]
         numbers += [value for one in timed.misfits.values() for value in one]
         are_sizes = are_sizes and all(freedom >= 1 for _noise, freedom in timed.misfits.values())
-        if not is_square or not has_sizes or not are_sizes or not all(map(math.isfinite, numbers)) or timed.freedom < 1:
+        are_logs = abs(timed.middle) <= _MOST_LOG and (timed.reach == 0 or _LEAST_REACH <= timed.reach <= _MOST_LOG)
+        is_whole = is_square and has_sizes and are_sizes and are_logs and timed.freedom >= 1
+        if not is_whole or not all(map(_is_plain, numbers)):
             raise ValueError(f"the times of {timed.workload} are damaged")
+
+
+def _is_plain(number: float) -> bool:
+    """True for a number that can be reckoned with; NaN is none."""
+    return abs(number) <= _MOST_NUMBER

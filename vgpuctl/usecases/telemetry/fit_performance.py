@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vgpuctl import catalog
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.measures import VGPU
-from vgpuctl.errors import NotFound, UsageError
+from vgpuctl.errors import NotFound
 from vgpuctl.model.vm import Vm
 from vgpuctl.scheduler.performance.episodes import Track, cut_into_episodes, measure, time_alone
 from vgpuctl.scheduler.performance.fit import fit
@@ -20,7 +20,7 @@ from vgpuctl.scheduler.performance.model import FEWEST_MEASUREMENTS, FEWEST_VMS,
 from vgpuctl.scheduler.scorer import BEST_EFFORT, MIG
 from vgpuctl.specs.job_times_table import read_job_times_table
 from vgpuctl.specs.performance_table import read_performance_table
-from vgpuctl.usecases.measured.performance import read_model, write_model
+from vgpuctl.usecases.measured.performance import DamagedModel, read_model, write_model
 from vgpuctl.usecases.running.history import open_past
 from vgpuctl.usecases.running.services import Services
 
@@ -96,7 +96,7 @@ def fit_performance(
     Raises NotFound where nothing was measured, UsageError for a bad table, StoreUnusable, PrometheusUnusable.
     """
     now, path = services.store.now(), services.performance()
-    before = _kept(path)
+    before = _kept(services, path)
     if times is not None:
         jobs = read_job_times_table(times, workload=workload)
         model, count = replace(before, made_at=now, times=before.times.with_later(fit_times(jobs))), len(jobs)
@@ -119,11 +119,17 @@ def fit_performance(
     return _finished(model, len(found), source, path, dry_run=dry_run)
 
 
-def _kept(path: Path) -> PerformanceModel:
-    """The model that is kept; an empty one where there is none, or a file that is none."""
+def _kept(services: Services, path: Path) -> PerformanceModel:
+    """The model that is kept; an empty one where there is none. That a damaged file is replaced is said.
+
+    Raises UsageError for a file that cannot be opened, and for one of another vgpuctl.
+    """
     try:
         return read_model(path)
-    except (NotFound, UsageError):
+    except NotFound:
+        return PerformanceModel()
+    except DamagedModel as error:
+        services.say(f"warning: {error.message}; what it had is lost, and it is made anew")
         return PerformanceModel()
 
 

@@ -23,6 +23,8 @@ from vgpuctl.scheduler.place import place
 from vgpuctl.scheduler.predict import predict_candidates, predict_jobs
 from vgpuctl.scheduler.scorer import FleetView, view_of
 from vgpuctl.usecases.measured.performance import read_model, write_model
+from vgpuctl.usecases.telemetry.fit_performance import fit_performance
+from vgpuctl.wiring import Settings, open_services
 
 A40, T4 = "nvidia-a40", "nvidia-t4"
 
@@ -228,6 +230,11 @@ def test_the_file_keeps_what_was_fitted_and_a_damaged_one_is_refused(tmp_path: P
         {"sizes": {A40: [0.0], T4: [1000.0]}},
         {"misfits": {A40: [0.1, 0.0]}},
         {"noise": "a"},
+        {"noise": 1e200},
+        {"misfits": {A40: [1e200, 4.0]}},
+        {"reach": 1e-200},
+        {"reach": -1.0},
+        {"middle": 1e9},
         {"freedom": 0},
     )
     for damage in damages:
@@ -237,9 +244,32 @@ def test_the_file_keeps_what_was_fitted_and_a_damaged_one_is_refused(tmp_path: P
             read_model(path)
     path.write_text(json.dumps({**written, "model": {"classes": [], "made_at": 1.0, "source": "before times"}}))
     assert read_model(path).times == JobTimes()
-    absurd = {**kept, "mean": [1e9] * len(kept["mean"]), "middle": 1e9}
+    absurd = {**kept, "mean": [1e9] * len(kept["mean"])}
     path.write_text(json.dumps({**written, "model": {**written["model"], "times": {"classes": [absurd]}}}))
     assert isinstance(read_model(path).times.speed("matmul", T4), BoardSpeed | Unpredictable), "no traceback"
+
+
+def test_a_model_is_replaced_only_where_it_is_damaged_and_that_is_said(tmp_path: Path) -> None:
+    said: list[str] = []
+    settings = Settings((str(tmp_path / "none.yml"),), f"sqlite:///{tmp_path}/store.db", None)
+    table, path = tmp_path / "times.csv", tmp_path / "store.db.performance"
+    table.write_text("size,A40\n1000,1\n2000,8\n4000,64\n")
+    with open_services(settings, said.append) as services:
+        for text, is_refused in (('{"layout": 2, "model": {}}', True), ("{", False), ('{"layout": 1}', False)):
+            path.write_text(text)
+            if is_refused:
+                with pytest.raises(UsageError, match="layout 2"):
+                    fit_performance(services, table=None, since_s=1.0, times=table)
+                assert path.read_text() == text
+            else:
+                fit_performance(services, table=None, since_s=1.0, times=table)
+                assert "is no model of throughput" in said[-1] and "what it had is lost" in said[-1]
+                assert read_model(path).times.classes
+        assert len(said) == 2
+        path.unlink()
+        path.mkdir()
+        with pytest.raises(UsageError):
+            fit_performance(services, table=None, since_s=1.0, times=table)
 
 
 def declaring(capacity: HostCapacity, speed: float) -> HostCapacity:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 from itertools import permutations
 
 from vgpuctl.agent.wire.readings import NOT_MEASURABLE, Measured
+from vgpuctl.model.compute import percent_text
 from vgpuctl.model.gpu_positions import placed_gpus
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.licence import Edition
@@ -188,10 +189,11 @@ def compute(promised: Promised, seen: Witnessed) -> RowAnswers:
         part, stolen = one.measured.get("promised_ratio"), one.measured.get("steal_ratio")
         used = one.measured.get("share_utilization_ratio")
         if part is None or stolen is None or used is None:
-            name = "promised_ratio" if part is None else "steal_ratio"
+            missing = {"promised_ratio": part, "steal_ratio": stolen, "share_utilization_ratio": used}
+            name = next(name for name, value in missing.items() if value is None)
             yield not_looked(profile, f"its part {_NOTHING_TAKEN}", _missing(one.measured, name))
             continue
-        wanted = f"{part:.0%} {_NOTHING_TAKEN}"
+        wanted = f"{percent_text(100 * part)} {_NOTHING_TAKEN}"
         is_kept = not (stolen > 0 and used < _KEPT_COMPUTE)
         taken = f"{stolen:.0%} of the GPU" if stolen > 0 else "nothing"
         found = f"{used:.0%} of it used, {taken} taken by neighbours"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quotas and the question whether something still fits into them."""
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -8,7 +9,7 @@ from datetime import UTC, datetime
 from vgpuctl.errors import QuotaExceeded
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota.charge import Amounts
-from vgpuctl.quota.resources import RATES, USUAL, WITHOUT_LIMIT, Resource, format_amount
+from vgpuctl.quota.resources import RATES, USUAL, WITHOUT_LIMIT, Resource, exact_amount, format_amount
 from vgpuctl.quota.vm_limits import OPTIONS
 
 
@@ -49,8 +50,8 @@ def room_hint(tenant: str, excess: Excess) -> str:
     """The ways out for a tenant whose quota would be exceeded."""
     if excess.resource == Resource.GPU_HOURS:
         return f"wait for the next month, or raise it: vgpuctl set-quota {tenant} gpu-hours=HOURS"
-    enough = format_amount(excess.resource, excess.used + excess.asked).replace(" ", "")
-    raising = f"raise it: vgpuctl set-quota {tenant} {excess.resource}={enough}"
+    enough = shlex.quote(f"{excess.resource}={exact_amount(excess.resource, excess.used + excess.asked)}")
+    raising = f"raise it: vgpuctl set-quota {tenant} {enough}"
     limited = next((limited for rate, limited in RATES.items() if rate == excess.resource), None)
     if limited is not None and excess.asked >= WITHOUT_LIMIT[limited]:
         usual = f"`vgpuctl set-quota {tenant} {USUAL}{limited}=NUMBER`"

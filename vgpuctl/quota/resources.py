@@ -14,7 +14,7 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.cpu_time import LEAST_WEIGHT, MOST_WEIGHT, parse_cpu_limit, show_cpu_limit
 from vgpuctl.model.licence import Edition
 from vgpuctl.model.over_promise import OverPromise
-from vgpuctl.model.units import format_mib, parse_mib
+from vgpuctl.model.units import exact_mib, format_mib, parse_mib
 
 SHARES = "shares:"
 LICENCES = "licences:"
@@ -142,6 +142,8 @@ def parse_amount(resource: str, written: str) -> int | None:
         if not _HOURS.fullmatch(written):
             raise UsageError(f"{resource}={written!a} is no number of hours", hint="write for example 200 or 0.5")
         amount = round(float(written) * 3600)
+        if not amount and float(written):
+            raise UsageError(f"{resource}={written!a} is less than a second", hint="write 0 to allow no hour")
     elif resource == Resource.COMPUTE:
         if not _GPUS.fullmatch(written):
             raise UsageError(f"{resource}={written!a} is no number of GPUs", hint="write for example 4 or 2.5")
@@ -211,6 +213,11 @@ def format_amount(resource: str, amount: int) -> str:
     if resource == Resource.GPU_HOURS:
         return f"{amount / 3600:.4g} h" if amount < 3600 * 1000 else f"{amount / 3600:.1f} h"
     return str(amount)
+
+
+def exact_amount(resource: str, amount: int) -> str:
+    """Write an amount so that `parse_amount` reads the same again: `1500MiB`, `4`, `2.5`; not of `gpu-hours`."""
+    return exact_mib(amount) if resource in _SIZES and amount else format_amount(resource, amount)
 
 
 def _format_limited(resource: str, amount: int) -> str:

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Quotas: how they are written, what is charged, what exceeds them."""
 
+import shlex
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -18,8 +19,15 @@ from vgpuctl.model.times import format_duration, format_time, format_time_left, 
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.quota import charge
 from vgpuctl.quota.host_pools import HostPool, closed_hosts
-from vgpuctl.quota.limits import Quota, borrowed, changed, excesses, month_of
-from vgpuctl.quota.resources import Resource, format_amount, parse_amount, parse_assignment, plain_amount
+from vgpuctl.quota.limits import Excess, Quota, borrowed, changed, excesses, month_of, room_hint
+from vgpuctl.quota.resources import (
+    Resource,
+    format_amount,
+    normal_resource,
+    parse_amount,
+    parse_assignment,
+    plain_amount,
+)
 from vgpuctl.scheduler.fleet import Fleet
 
 GIB = 1024
@@ -45,7 +53,7 @@ def test_an_amount_is_read_and_written_in_the_unit_people_sell(
 
 
 @pytest.mark.parametrize("text", ["vms", "vms=-1", "vms=1.5", "gpus=1", "shares:=1", "framebuffer=x", "gpu-hours=1e9",
-                                  "memory=8", "framebuffer=96",
+                                  "memory=8", "framebuffer=96", "gpu-hours=0.0001",
                                   "vms=999999999999999999", "shares:<b>=1", "gpu-hours=nan", "vms=١"])  # fmt: skip
 def test_what_is_no_amount_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
@@ -164,3 +172,23 @@ def test_times_and_durations_are_read_as_written() -> None:
     for bad in ("", "tomorrow", "2026-13", "99999-01-01"):
         with pytest.raises(UsageError):
             parse_time(bad, what="--from")
+
+
+@pytest.mark.parametrize(
+    ("resource", "used", "asked"),
+    [
+        ("memory", 1024, 42),
+        ("framebuffer", 49_000, 151),
+        ("disk", 3_000_001, 1),
+        ("snapshots", 0, 1),
+        ("compute", 996, 166),
+        ("compute", 0, 1),
+        ("vms", 3, 1),
+        ("shares:GRID RTX6000-8Q", 2, 1),
+        ("licences:vws", 0, 2),
+    ],
+)
+def test_the_hint_of_a_quota_names_enough_and_no_more(resource: str, used: int, asked: int) -> None:
+    command = room_hint("acme", Excess(resource, used, asked, used)).partition("raise it: ")[2]
+    name, amount = parse_assignment(shlex.split(command)[-1], what="set-quota")
+    assert (name.lower(), amount) == (normal_resource(resource).lower(), used + asked)

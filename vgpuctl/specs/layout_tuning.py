@@ -13,8 +13,8 @@ from vgpuctl.model.layout import DEFAULT_POWER, ComputeMode, LayoutKind, TuningB
 from vgpuctl.specs.field import Choice, Field, Number, Section, Text, Truth
 from vgpuctl.specs.value import Value
 
-_RANGE = re.compile(r"([1-9]\d{1,4})(?: *- *([1-9]\d{1,4}))?")
-_WATTS = re.compile(r"(\d{1,5}(?:\.\d{1,3})?) *- *(\d{1,5}(?:\.\d{1,3})?)")
+_RANGE = re.compile(r"([1-9]\d{1,4})(?: *- *([1-9]\d{1,4}))?", re.ASCII)
+_WATTS = re.compile(r"(\d{1,5}(?:\.\d{1,3})?) *- *(\d{1,5}(?:\.\d{1,3})?)", re.ASCII)
 _MOST_WATTS = 5000
 _ON_HOST = (LayoutKind.VGPU, LayoutKind.MIG, LayoutKind.MIG_VGPU, LayoutKind.OFF, LayoutKind.HOST)
 _WITH_VGPUS = (LayoutKind.VGPU, LayoutKind.MIG_VGPU)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """predict: the time of a job on each card, from a user's table."""
 
+import shutil
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,13 @@ def test_a_table_of_sizes_and_seconds_tells_how_long_a_job_takes_on_each_card(
     assert all("0 times on" in one["reason"] for one in found[len(known) :])
     assert all(one["time"]["low"] < one["time"]["seconds"] < one["time"]["high"] for one in known)
     assert "nvidia-a40" in fleet_operator.does("predict", "matmul", "--size", "3072").out
+    folder = (at if (at := fleet_operator.inventory).is_dir() else at.parent) / "host_vars"
+    folder.mkdir()
+    (folder / "sim-001.yml").write_text("vgpu_placing: {gpus: [{match: all, speed: .nan}]}")
+    left = fleet_operator.does("predict", "matmul", "--size", "3072")
+    assert "sim-001" not in left.out and "warning: sim-001 is left out: " in left.err and "speed" in left.err
+    shutil.rmtree(folder)
+
     beyond = fleet_operator.is_refused("predict", "matmul", "--size", "99999")
     assert beyond["reference"] == "not-found" and "from 1024 to 8192" in " ".join(beyond["context"])
     assert "--size" in fleet_operator.is_refused("predict", "matmul")["hint"]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from vgpuctl.model.compute import percent_text
 from vgpuctl.model.faults import FaultId
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.vm import printed_name
@@ -69,8 +70,8 @@ def find(vgpus: Sequence[MeasuredVgpu], now: float) -> list[MeasuredFault]:
         victims = tuple(sorted(name for name in lost if name != one.vm))
         lease, promised, use = one.lease, one.promised or 0.0, _mean(one, UTILIZATION, now) or 0.0
         text = (
-            f"{one.vm} uses {use:.0%} of the GPU's time and was promised {promised:.0%}; it takes up to {taken:.0%}"
-            f" from {', '.join(victims)}"
+            f"{one.vm} uses {use:.0%} of the GPU's time and was promised {percent_text(100 * promised)}; it takes up to"
+            f" {taken:.0%} from {', '.join(victims)}"
         )
         found.append(
             MeasuredFault(

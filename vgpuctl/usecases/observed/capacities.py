@@ -6,7 +6,6 @@ inventory. Every use case that places, counts or explains gets its hosts from he
 every path.
 """
 
-import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -132,18 +131,23 @@ def open_to_its_own(capacity: HostCapacity) -> HostCapacity:
     )
 
 
-def cached_capacities(session: "Session", inventory: "Inventory | None" = None) -> list[HostCapacity]:
+def cached_capacities(
+    session: "Session", inventory: "Inventory | None" = None, say: Callable[[str], None] | None = None
+) -> list[HostCapacity]:
     """The hosts whose facts are in the store; with an inventory only its hosts, with what it says of them.
 
-    A host with an error in the inventory is left out; the survey reports it.
+    A host with an error in the inventory is left out. The survey reports it; say: tells it where there is no survey.
     """
     promises = read_promises(session)
     names = None if inventory is None else set(inventory.select(None))
     found = []
     for name, known in session.all_facts().items():
         if names is None or name in names:
-            with contextlib.suppress(InventoryError):
+            try:
                 found.append(capacity_of(name, known.facts, known.generation, promises, inventory))
+            except InventoryError as error:
+                if say is not None:
+                    say(f"warning: {name} is left out: {error.message}")
     return found
 
 

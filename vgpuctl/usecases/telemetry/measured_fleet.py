@@ -55,7 +55,7 @@ def read_fleet_measured(services: Services, past: Past, windows: Windows) -> Mea
     """Read the store and the past. No host is contacted. Raises one of PAST_PROBLEMS."""
     with services.store.reading() as session:
         now = session.now()
-        capacities = tuple(cached_capacities(session, services.inventory))
+        capacities = tuple(cached_capacities(session, services.inventory, services.say))
         leases = session.leases()
         vms = [vm for vm in session.vms() if vm.state in (VmState.RUNNING, VmState.STOPPED)]
         queue = [(request, now - entry.queued_at) for entry in session.queue() for request in entry.requests]

@@ -24,6 +24,8 @@ class PredictedJob:
 def predict(services: Services, workload: str, size: float | None) -> PredictedJob:
     """Predict by the fitted times; hosts are taken as they were read last. No host is contacted.
 
+    A host that was never read, or with an error in the inventory, is left out, which is said.
+
     Raises NotFound where no job of the class was timed, or nothing is known of this size on any GPU; UsageError for a
     name that is not a class, for a size that is missing or of a class without sizes, and for a damaged file.
     """
@@ -42,7 +44,10 @@ def predict(services: Services, workload: str, size: float | None) -> PredictedJ
     if not has_sizes and size is not None:
         raise UsageError(f"{workload} was timed without sizes", hint="leave --size out")
     with services.store.reading() as session:
-        capacities = cached_capacities(session, services.inventory)
+        capacities = cached_capacities(session, services.inventory, services.say)
+        unread = set(services.inventory.select(None)) - session.all_facts().keys()
+    for name in sorted(unread):
+        services.say(f"{name} is left out: it was never read; `vgpuctl list-gpus --refresh` reads it")
     cards = predict_jobs(model.times, workload, size, capacities)
     reasons = sorted({one.reason for one in cards if one.reason is not None})
     if cards and all(one.time is None for one in cards):

@@ -156,6 +156,19 @@ def test_a_limit_that_holds_a_gpu_back_is_raised_watched_and_kept(tuned: Tuned) 
     assert (tuned.kept, tuned.watts) == ([], 275)
 
 
+def test_a_record_that_cannot_be_read_hides_no_advice(tuned: Tuned) -> None:
+    with open_store(tuned.fleet.operator.database) as store, store.transaction() as session:
+        session.save_host_record("gone", "tuning", '{"trial": 1}')
+    try:
+        shown = tuned.at(NOW).does("advise", "--history", str(tuned.history))
+        assert "drew its limit of 250 W" in shown.out and "controller: not tried: gone: " in shown.out
+        assert "what controllers have in trial is not known: gone: " in shown.err
+        assert tuned.tries()[0].startswith("nothing is tuned: gone: ") and tuned.watts == 250
+    finally:
+        with open_store(tuned.fleet.operator.database) as store, store.transaction() as session:
+            session.drop_host_record("gone", "tuning")
+
+
 def test_a_change_that_nobody_can_vouch_for_is_rolled_back_and_not_tried_again(tuned: Tuned) -> None:
     tuned.tries()
     tuned.measures(NOW, LATER, steal=0.3)

@@ -5,7 +5,7 @@ import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from vgpuctl.errors import NotFound
+from vgpuctl.errors import NotFound, StateError
 from vgpuctl.model import exhaustible
 from vgpuctl.model.vm import printed_name
 from vgpuctl.scheduler.advice.advice import Advice, MeasuredFault
@@ -13,6 +13,7 @@ from vgpuctl.scheduler.advice.contention import Unmeasured, find_unmeasured
 from vgpuctl.scheduler.advice.everything import advise_all, find_all
 from vgpuctl.scheduler.advice.exhaustion import Outlook
 from vgpuctl.scheduler.advice.measured import FRAMEBUFFER, MeasuredFleet
+from vgpuctl.scheduler.advice.tunable import TUNABLE
 from vgpuctl.usecases.observed.tuning_record import Trial
 from vgpuctl.usecases.running.history import Past, open_past
 from vgpuctl.usecases.running.services import Services
@@ -57,9 +58,17 @@ def advise(
     with _opened_past(services) as past:
         fleet = _measured_fleet(services, past, since_s, replay_s)
         every = read_outlooks(services.store, past, fleet.now, frozenset(services.inventory.select(None)), tenant)
-    with services.store.reading() as session:
-        view = TuningView.read(session)
     advised = tuple(one for one in advise_all(fleet) if _concerns(one, tenant, host))
+    trials: tuple[ShownTrial, ...] = ()
+    try:
+        with services.store.reading() as session:
+            view = TuningView.read(session)
+        trials = tuple(shown(one) for one in view.trials if _concerns(one, tenant, host))
+        tuning = tuning_of(advised, fleet, view)
+    except StateError as error:
+        # A record of one host that nobody can read hides no advice.
+        services.say(f"warning: what controllers have in trial is not known: {error.message}")
+        tuning = {one.id: f"not tried: {error.message}" for one in advised if one.kind in TUNABLE}
     outlooks = tuple(one for one in every if one.concerns(tenant, host))
     shared = (one.finding for one in outlooks)
     return Advised(
@@ -71,8 +80,8 @@ def advise(
         measured=len(fleet.vgpus),
         leases=len(fleet.leases),
         hours=_hours(fleet),
-        trials=tuple(shown(one) for one in view.trials if _concerns(one, tenant, host)),
-        tuning=tuning_of(advised, fleet, view),
+        trials=trials,
+        tuning=tuning,
         outlooks=outlooks,
         unmeasured=tuple(_unmeasured(fleet, tenant, host)),
     )

@@ -2,7 +2,7 @@
 """A tenant's network, the ports of its VMs, and the names that hosts can bear (design, section 2)."""
 
 import ipaddress
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -116,7 +116,7 @@ class Network:
 
     def overlaps(self, other: "Network") -> bool:
         """True if an address is in both networks."""
-        return any(type(one) is type(two) and one.overlaps(two) for one in self.subnets for two in other.subnets)
+        return overlap(self.subnets, other.subnets)
 
     @property
     def bridge(self) -> str:
@@ -168,6 +168,12 @@ def mac_address(seed: str) -> str:
 def gateway_of(subnet: Subnet) -> str:
     """The first address of a network, which its router has."""
     return str(subnet.network_address + 1)
+
+
+def overlap(ours: Iterable[Subnet], theirs: Iterable[Subnet]) -> bool:
+    """True if an address is in a network of both."""
+    others = tuple(theirs)
+    return any(type(one) is type(two) and one.overlaps(two) for one in ours for two in others)
 
 
 def is_ipv6(address: str) -> bool:
@@ -224,9 +230,7 @@ def parse_cidr6(text: str, *, what: str = "--cidr6") -> ipaddress.IPv6Network:
     """Read the IPv6 addresses of a tenant's network. Raises UsageError for what no tenant's network can have."""
     hint = "write a unique local network such as fd00:1::/64, or one that is routed to an external network"
     try:
-        if "%" in text:
-            raise ValueError("a network has no zone")
-        subnet = ipaddress.IPv6Network(text)
+        subnet = read_subnet6(text)
     except ValueError as error:
         try:
             hint = f"did you mean {ipaddress.IPv6Network(text.partition('%')[0], strict=False)}?"
@@ -241,6 +245,13 @@ def parse_cidr6(text: str, *, what: str = "--cidr6") -> ipaddress.IPv6Network:
             hint=f"guests need exactly /{PREFIX6} for router advertisements: fd00:1::/{PREFIX6}",
         )
     return subnet
+
+
+def read_subnet6(text: str) -> ipaddress.IPv6Network:
+    """Read an IPv6 network. Raises ValueError, also for a zone (`fe80::%eth0/64`), which Python would take."""
+    if "%" in text:
+        raise ValueError("a network has no zone")
+    return ipaddress.IPv6Network(text)
 
 
 def is_local6(subnet: Subnet) -> bool:
@@ -279,7 +290,9 @@ def parse_address6(text: str, *, what: str) -> str:
         address = ipaddress.IPv6Address(text)
     except ValueError as error:
         raise UsageError(f"{what} {text!a} is not an IPv6 address") from error
-    if address.scope_id is not None or address.is_link_local:
+    if address.scope_id is not None:
+        raise UsageError(f"{what} {text!a} has a zone", hint=f"write it without %{address.scope_id}")
+    if address.is_link_local:
         raise UsageError(f"{what} {text!a} is a link-local address", hint="give an address that is routed")
     if address.is_multicast or address.is_unspecified or address.is_loopback or address.ipv4_mapped is not None:
         raise UsageError(f"{what} {text!a} is not the address of a host")

@@ -8,7 +8,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port
+from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port, Subnet
 
 DEFAULT_GROUP = "default"
 ANYWHERE = "any"
@@ -104,6 +104,11 @@ class ExternalNetwork:
     first6: str | None = None
     last6: str | None = None
     routed6: tuple[str, ...] = ()
+
+    @property
+    def subnets(self) -> tuple[Subnet, ...]:
+        """The provider's networks, IPv4 first."""
+        return tuple(ipaddress.ip_network(one) for one in (self.cidr, self.cidr6) if one is not None)
 
     def pool6(self) -> list[str]:
         """Every IPv6 address that tenants may get, from below; none without IPv6."""

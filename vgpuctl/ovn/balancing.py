@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Load balancers and port forwards: both are OVN's load balancer, the first with health checks."""
 
+import ipaddress
 from collections.abc import Iterator
 
 from vgpuctl.model.network import is_ipv6, monitor_of
@@ -11,8 +12,27 @@ _TABLE = "Load_Balancer"
 
 
 def balancer_references(vpc: Vpc) -> tuple[Reference, ...]:
-    """The tenant's balancers, which each of its switches and its router know."""
+    """The tenant's balancers, which each of its switches knows."""
     return tuple(Reference(_TABLE, f"balancer/{balancer.name}") for balancer in vpc.balancers)
+
+
+def router_references(vpc: Vpc) -> tuple[Reference, ...]:
+    """The balancers that the tenant's router knows.
+
+    It would answer ARP and neighbour discovery for their addresses also in the external network, so none has an
+    address of that.
+    """
+    outside = () if vpc.external_network is None else vpc.external_network.subnets
+    return tuple(
+        reference
+        for balancer, reference in zip(vpc.balancers, balancer_references(vpc), strict=True)
+        if not any(
+            ipaddress.ip_address(one) in subnet
+            for one in (balancer.address, balancer.address6)
+            for subnet in outside
+            if one
+        )
+    )
 
 
 def balancer_rows(vpc: Vpc) -> Iterator[Row]:

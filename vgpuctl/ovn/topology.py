@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from vgpuctl.model.network import Network, Subnet, is_ipv6, link_local, mac_address
 from vgpuctl.model.vpc import ExternalNetwork, Vpc, VpcPort, link_addresses, ovn_name
-from vgpuctl.ovn.balancing import balancer_references, balancer_rows, forward_rows
+from vgpuctl.ovn.balancing import balancer_references, balancer_rows, forward_rows, router_references
 from vgpuctl.ovn.rows import Reference, Row
 from vgpuctl.ovn.security import security_rows
 
@@ -51,7 +51,7 @@ def vpc_rows(vpc: Vpc) -> list[Row]:
                 "ports": tuple(router_ports),
                 "static_routes": tuple(routes),
                 "nat": tuple(nat),
-                "load_balancer": (*balancer_references(vpc), *(row.reference for row in forward_rows(vpc))),
+                "load_balancer": (*router_references(vpc), *(row.reference for row in forward_rows(vpc))),
             },
         )
     )

@@ -83,9 +83,9 @@ class VpcRows(NetworkRows):
         ]
         if strays:
             raise StateError(
-                f"tenants hold {len(strays)} addresses of {network.name} that are not in its new pool",
+                f"tenants hold {len(strays)} addresses of {network.name} that are not in its new pools and prefixes",
                 context=strays[:20],
-                hint="keep these addresses in the pool, or delete the gateways and floating IPs that hold them first",
+                hint="keep these addresses, or delete the gateways, floating IPs and networks that hold them first",
             )
         encoded = codec.encode(network)
         for row in self._find("external_networks", name=network.name):
@@ -120,7 +120,7 @@ class VpcRows(NetworkRows):
             raise StateError(
                 f"tenants hold {len(held)} addresses of the external network {name}",
                 context=[f"{address} is {holder}'s" for address, holder in list(held.items())[:20]],
-                hint="delete the gateways of these tenants first",
+                hint="delete the gateways of these tenants first, and their networks with a prefix of it",
             )
         return self._delete("external_networks", name=name) == 1
 

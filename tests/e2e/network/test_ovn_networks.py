@@ -260,10 +260,15 @@ def test_ipv6_networks_of_a_file_are_as_those_of_commands_and_leave_nothing(
         (("b", "--cidr6", "2001:db8:200::/64"), "not within a prefix that an external network routes"),
         (("b", "--cidr6", "2001:db8:100::/64", "--tenant", "acme"), "is another network's"),
         (("b", "--cidr6", "fd00:3::/64", "--backend", "libvirt"), "libvirt carries IPv4 alone"),
+        (("b", "--cidr", "203.0.0.0/16"), "the external network world of its tenant's gateway"),
     ):
         owner = () if "--tenant" in words else hooli
         assert said in operator.is_refused("create-network", *words, *owner)["message"], words
-    assert operator.json("create-network", "same", "--tenant", "acme", "--cidr6", "fd00:1::/64")["changed"]
+    taken = ("--cidr", "10.0.0.0/16", "--gateway", "10.0.0.1", "--pool", "10.0.0.10-10.0.0.20")
+    assert "network hooli/front" in operator.is_refused(*WORLD, *taken)["message"]
+    same = ("--cidr", "203.0.113.0/28", "--cidr6", "fd00:1::/64")
+    assert operator.json("create-network", "same", "--tenant", "acme", *same)["changed"]
+    assert "network acme/same" in operator.is_refused("create-gateway", "world", "--tenant", "acme")["message"]
     operator.does("delete-network", "same", "--tenant", "acme", "--yes")
     nic = ("--network", "front", "--nic", "six", "--security-group", "web", *SIZE)
     operator.does("create-vm", "web", *hooli, *nic)

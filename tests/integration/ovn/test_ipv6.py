@@ -268,6 +268,19 @@ def test_a_false_neighbour_and_a_false_dhcp_server_are_dropped_by_northd_s_flows
     assert "output" not in central.trace(switch, server)
 
 
+def test_a_router_knows_no_balancer_with_an_address_of_the_external_network() -> None:
+    """It would answer for that address in the external network, where it is another's."""
+    shop = ACME.balancers[0]
+    stray4, stray6 = (
+        replace(shop, name="4", address="203.0.113.50"),
+        replace(shop, name="6", address6="2001:db8:ff::5"),
+    )
+    rows = vpc_rows(replace(ACME, balancers=(shop, stray4, stray6)))
+    (router,) = (row for row in rows if row.table == "Logical_Router")
+    known = {reference.key for reference in router.references["load_balancer"]}
+    assert {one for one in known if one.startswith("balancer/")} == {"balancer/shop"}
+
+
 def test_a_network_of_ipv4_alone_has_no_rows_of_ipv6() -> None:
     four = network("acme", "old", "10.9.0.0/24", None)
     rows = vpc_rows(replace(GLOBEX, tenant="acme", networks=(four,), ports=tuple(ports(four, a=()))))

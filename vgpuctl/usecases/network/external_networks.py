@@ -5,12 +5,14 @@ import ipaddress
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
+from itertools import combinations
 
 from vgpuctl.errors import StateError, UsageError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.network import PREFIX6, parse_address, parse_address6, unusable6
-from vgpuctl.model.vpc import ExternalNetwork
+from vgpuctl.model.network import PREFIX6, is_ipv6, overlap, parse_address, parse_address6, read_subnet6, unusable6
+from vgpuctl.model.vpc import ExternalNetwork, Gateway
+from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.running.services import Services
 
@@ -32,12 +34,25 @@ def create_external_network(services: Services, network: ExternalNetwork) -> str
         known = session.external_networks()
         before = next((one for one in known if one.name == network.name), None)
         refuse_shared_addresses(network, known)
+        if before is not None and before.subnets != network.subnets:
+            _refuse_tenants_addresses(session, network)
         outcome = session.set_external_network(network)
         if outcome != "unchanged":
             kind = EventKind(f"external-network-{outcome}")
             was = None if before is None else values_of(before)
             session.add_event(kind, network.name, before=was, after=values_of(network))
     return outcome
+
+
+def _refuse_tenants_addresses(session: Session, network: ExternalNetwork) -> None:
+    """Raise NetworkInUse if a tenant with a gateway to the external network has its addresses."""
+    from vgpuctl.usecases.network.vpc import carried
+    from vgpuctl.usecases.network.vpc_addresses import refuse_overlapping_outside
+
+    for tenant in session.tenants():
+        gateways = session.vpc_objects(tenant.name, Gateway)
+        if any(gateway.external_network == network.name for gateway in gateways):
+            refuse_overlapping_outside(carried(session, tenant.name), network)
 
 
 def refuse_shared_addresses(network: ExternalNetwork, known: Iterable[ExternalNetwork]) -> None:
@@ -66,7 +81,7 @@ def refuse_shared_addresses(network: ExternalNetwork, known: Iterable[ExternalNe
 
 
 def _refuse_shared6(network: ExternalNetwork, other: ExternalNetwork) -> None:
-    """The same of IPv6, where also no two external networks route one prefix to tenants."""
+    """The same of IPv6, where also nobody's own network or prefix is one that another routes to tenants."""
     if other.name == network.name:
         return
     for prefix in network.routed6:
@@ -75,6 +90,14 @@ def _refuse_shared6(network: ExternalNetwork, other: ExternalNetwork) -> None:
                 raise StateError(
                     f"{prefix} overlaps with {theirs}, which external network {other.name} routes to tenants",
                     hint="a prefix is routed to one external network: give each its own part",
+                )
+    for router, provider in ((network, other), (other, network)):
+        for prefix in router.routed6:
+            if overlap([ipaddress.IPv6Network(prefix)], provider.subnets):
+                raise StateError(
+                    f"{prefix}, which external network {router.name} routes to tenants, overlaps with {provider.cidr6},"
+                    f" external network {provider.name} itself",
+                    hint="a tenant could take addresses of the provider: route another prefix",
                 )
     is_same_wire = (other.physical_network, other.vlan) == (network.physical_network, network.vlan)
     pool, theirs6 = _range6(network), _range6(other)
@@ -170,6 +193,9 @@ def _checked6(network: ExternalNetwork) -> ExternalNetwork:
                 f"--routed6 {prefix} overlaps with {subnet}, the external network itself",
                 hint="the provider routes another prefix to the tenants' gateways",
             )
+    for one, another in combinations(routed, 2):
+        if ipaddress.IPv6Network(one).overlaps(ipaddress.IPv6Network(another)):
+            raise UsageError(f"--routed6 {one} overlaps with --routed6 {another}", hint="give each prefix once")
     return replace(network, cidr6=str(subnet), gateway6=gateway, first6=first, last6=last, routed6=routed)
 
 
@@ -180,13 +206,13 @@ def _gateway6(text: str) -> str:
     except ValueError as error:
         raise UsageError(f"--gateway6 {text!a} is not an IPv6 address") from error
     if address.is_link_local and address.scope_id is None:
-        return str(address)
+        return str(address)  # with a zone, parse_address6 refuses it
     return parse_address6(text, what="--gateway6")
 
 
 def _network6(text: str, *, what: str, longest: int) -> ipaddress.IPv6Network:
     try:
-        subnet = ipaddress.IPv6Network(text)
+        subnet = read_subnet6(text)
     except ValueError as error:
         raise UsageError(f"{what} {text!a} is not an IPv6 network: {error}") from error
     if kind := unusable6(subnet):
@@ -198,9 +224,15 @@ def _network6(text: str, *, what: str, longest: int) -> ipaddress.IPv6Network:
 
 def _any_network(text: str, *, what: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
     try:
-        return ipaddress.ip_network(text)
+        subnet = read_subnet6(text) if is_ipv6(text) else ipaddress.IPv4Network(text)
     except ValueError as error:
         raise UsageError(f"{what} {text!a} is not a network: {error}") from error
+    if subnet.network_address.version == 6 and subnet.network_address.ipv4_mapped is not None:
+        raise UsageError(
+            f"{what} {text}: these are IPv4 addresses in IPv6's notation, which no network carries",
+            hint="write the IPv4 network itself",
+        )
+    return subnet
 
 
 def _network(text: str, *, what: str) -> ipaddress.IPv4Network:

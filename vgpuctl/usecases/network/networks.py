@@ -11,7 +11,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import SMALLEST_MTU6, Backend, Network, NetworkRequest, NetworkState, is_local6
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import check_name
-from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, LoadBalancer, PeeringSpec
+from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, Gateway, LoadBalancer, PeeringSpec
 from vgpuctl.specs.network import list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion
@@ -19,7 +19,7 @@ from vgpuctl.usecases.network.list_networks import shown_network
 from vgpuctl.usecases.network.network_backends import apply_network, locked, remove_network, subject_of
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
 from vgpuctl.usecases.network.vpc import carried
-from vgpuctl.usecases.network.vpc_addresses import refuse_overlapping_peers
+from vgpuctl.usecases.network.vpc_addresses import refuse_overlapping_outside, refuse_overlapping_peers
 from vgpuctl.usecases.running.services import Services
 
 
@@ -122,12 +122,14 @@ def find_existing(services: Services, request: NetworkRequest) -> Network | None
 
 
 def refuse_overlap(network: Network, session: Session) -> None:
-    """Raise NetworkInUse when a network of the tenant, of a peered tenant, or of the same host overlaps."""
+    """Raise NetworkInUse when it overlaps with one of its tenant, a peered tenant, its gateway or the same host."""
     if network.request.backend is Backend.OVN:
         tenant = network.request.tenant
         named = {spec.tenant for spec in session.vpc_objects(tenant, PeeringSpec)}
         for neighbour in sorted(named | set(session.tenants_with_peer(tenant))):
             refuse_overlapping_peers((network,), carried(session, neighbour))
+        for gateway in session.vpc_objects(tenant, Gateway):
+            refuse_overlapping_outside((network,), session.external_network(gateway.external_network))
     for other in session.networks():
         if other.id == network.id or not other.overlaps(network):
             continue

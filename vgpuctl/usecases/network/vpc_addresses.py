@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Objects of a tenant's VPC in the store: checks of the names in them, and the addresses that they hold."""
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 from vgpuctl.errors import NetworkInUse, NotFound, StateError, UsageError
-from vgpuctl.model.network import Network, is_ipv6
+from vgpuctl.model.network import Network, is_ipv6, overlap
 from vgpuctl.model.vpc import (
     DEFAULT_GROUP,
     DirectConnect,
+    ExternalNetwork,
     FloatingIp,
     Gateway,
     LoadBalancer,
@@ -45,6 +47,7 @@ def _with_given(session: Session, tenant: str, wanted: VpcSpec) -> VpcSpec:
             _network(session, tenant, wanted.network)
         case Gateway():
             _refuse_other_network(session, tenant, wanted)
+            refuse_overlapping_outside(carried(session, tenant), session.external_network(wanted.external_network))
             _external_address(session, tenant, wanted, ROUTER_HOLDER)
             _external_address6(session, tenant, wanted, ROUTER_HOLDER)
         case FloatingIp():
@@ -120,6 +123,22 @@ def _block(session: Session, tenant: str, wanted: PeeringSpec) -> int:
     free = (number for number in range(LAST_BLOCK + 1) if number not in blocks.values())
     block = blocks.get(frozenset((tenant, wanted.tenant)))
     return next(free) if block is None else block
+
+
+def refuse_overlapping_outside(networks: Iterable[Network], external: ExternalNetwork) -> None:
+    """Raise NetworkInUse if a network has addresses of the external network that its tenant's gateway leads to.
+
+    The tenant's router answers there for the balancers of each network that overlaps: ARP and neighbour discovery of
+    addresses of the provider and of other tenants.
+    """
+    for network in networks:
+        if overlap(network.subnets, external.subnets):
+            outside = ", ".join(map(str, external.subnets))
+            raise NetworkInUse(
+                f"network {network.printed_name} ({network.request.cidrs}) overlaps with {outside}, the external"
+                f" network {external.name} of its tenant's gateway",
+                hint="addresses of an external network are the provider's: choose other addresses",
+            )
 
 
 def refuse_overlapping_peers(ours: tuple[Network, ...], theirs: tuple[Network, ...]) -> None:

@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
-from vgpuctl.errors import StateError, UsageError
+from vgpuctl.errors import NetworkInUse, StateError, UsageError
+from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState
 from vgpuctl.model.vpc import ExternalNetwork
 from vgpuctl.usecases.network.external_networks import checked, refuse_shared_addresses
+from vgpuctl.usecases.network.vpc_addresses import refuse_overlapping_outside
 
 INTERNET = ExternalNetwork(
     "internet", "203.0.113.0/24", "203.0.113.1", "203.0.113.10", "203.0.113.99", "provider", chassis=("gpu1",)
@@ -83,7 +85,13 @@ def test_addresses_of_ipv6_are_kept_in_their_normal_form() -> None:
         ({"cidr6": "2001:db8::/127"}, "/127 is too small"),
         ({"gateway6": "203.0.113.1"}, "not an IPv6 address"),
         ({"gateway6": "ff02::1"}, "not the address of a host"),
-        ({"gateway6": "fe80::1%eth0"}, "link-local"),
+        ({"gateway6": "fe80::1%eth0"}, "has a zone"),
+        ({"first6": "2001:db8::10%1"}, "has a zone"),
+        ({"cidr6": "2001:db8::%eth0/64"}, "no zone"),
+        ({"routed6": ("2001:db8:100::%1/56",)}, "no zone"),
+        ({"routed6": ("2001:db8:100::/56", "2001:DB8:100::/64")}, "overlaps with --routed6"),
+        ({"management": ("2001:db8:1::%eth0/64",)}, "no zone"),
+        ({"management": ("::ffff:10.0.0.0/104",)}, "IPv4 addresses in IPv6"),
         ({"routed6": ("2001:db8:100::/65",)}, "/65 is too small"),
         ({"routed6": ("2001:db8::/48",)}, "overlaps with 2001:db8::/64"),
         ({"routed6": ("10.0.0.0/8",)}, "not an IPv6 network"),
@@ -102,9 +110,34 @@ def test_addresses_of_ipv6_that_do_not_fit_together_are_refused(changed: dict[st
         (replace(OTHER_SIX, gateway6="2001:db8::50"), "2001:db8::50, the gateway of second"),
         (replace(OTHER_SIX, routed6=("2001:db8:100:80::/60",)), "routes to tenants"),
         (replace(OTHER_SIX, physical_network="backbone", routed6=("2001:db8:100::/56",)), "routes to tenants"),
+        (replace(OTHER_SIX, physical_network="backbone", routed6=("2001:db8::/56",)), "overlaps with 2001:db8::/64"),
     ],
 )
 def test_an_ipv6_address_or_prefix_is_in_one_external_network(other: ExternalNetwork, words: str) -> None:
     for one, known in ((SIX, other), (other, SIX)):
         with pytest.raises(StateError, match=words):
             refuse_shared_addresses(one, [known])
+
+
+@pytest.mark.parametrize(
+    ("cidr", "cidr6", "is_taken"),
+    [
+        ("10.0.0.0/24", "fd00:1::/64", True),
+        (None, "2001:db8:100::/64", True),
+        ("203.0.112.0/24", None, True),
+        ("203.0.113.0/24", None, False),
+        ("203.0.0.0/16", "fd00:1::/64", False),
+        ("203.0.113.128/29", None, False),
+        ("10.0.0.0/24", "2001:db8::/64", False),
+    ],
+)
+def test_a_network_behind_a_gateway_has_no_address_of_the_provider(
+    cidr: str | None, cidr6: str | None, is_taken: bool
+) -> None:
+    request = NetworkRequest("front", "acme", cidr, backend=Backend.OVN, cidr6=cidr6)
+    network = Network("a", request, NetworkState.CREATED)
+    if is_taken:
+        refuse_overlapping_outside([network], SIX)
+    else:
+        with pytest.raises(NetworkInUse, match=r"overlaps with 203\.0\.113\.0/24, 2001:db8::/64, the external network"):
+            refuse_overlapping_outside([network], SIX)

@@ -152,7 +152,10 @@ class VpcRows(NetworkRows):
                 return address
         free = next((address for address in pool if address not in held), None)
         if free is None:
-            raise AddressesExhausted(f"external network {network.name} has no free address", hint="enlarge its pool")
+            six, flag = ("IPv6 ", "--pool6") if holder.endswith(OF_IPV6) else ("", "--pool")
+            raise AddressesExhausted(
+                f"external network {network.name} has no free {six}address", hint=f"enlarge {flag}"
+            )
         with self.within_quota(tenant, f"an address of external network {network.name} for {holder}"):
             self._take_external(network, tenant, holder, free)
         return free

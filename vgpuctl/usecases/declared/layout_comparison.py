@@ -20,6 +20,7 @@ from vgpuctl.usecases.declared.fleet_values import declared_values
 from vgpuctl.usecases.declared.installs import BOOT_SUMMARY, PlannedInstall, certificates_of, files_of
 from vgpuctl.usecases.declared.layout_promises import broken_promises
 from vgpuctl.usecases.declared.layout_records import shares_made
+from vgpuctl.usecases.declared.narrow_tunnels import narrow_tunnels
 from vgpuctl.usecases.running.services import Services
 
 
@@ -123,5 +124,6 @@ def plan_as_read(
     with services.store.reading() as session:
         leases, reserved = session.leases(host=name), session.reservations_on(name)
         broken = broken_promises(session, layout, facts, leases)
+        doubles = [*doubles, *narrow_tunnels(session, layout)]
     made = shares_made(services, name, facts)
     return plan_host(layout, facts, leases, made, doubles=doubles, stranded=broken, reserved=reserved)

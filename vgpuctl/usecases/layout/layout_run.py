@@ -32,6 +32,7 @@ from vgpuctl.usecases.declared.layout_records import (
     service_restart,
     vm_restart,
 )
+from vgpuctl.usecases.declared.narrow_tunnels import narrow_tunnels
 from vgpuctl.usecases.found.find_vm import find_vm
 from vgpuctl.usecases.host.check_hosts import note_state
 from vgpuctl.usecases.layout.layout_lines import AppliedHost, LeftBehind, Line, LineOutcome
@@ -182,7 +183,8 @@ class LayoutRun:
             raise LayoutDiffers(f"{self._host}: not as declared after {_MOST_ROUNDS} rounds of steps")
         with self._services.store.transaction() as session:
             note_facts(session, self._host, planned.facts)
-            note_guest_mtu(session, self._host, self._layout.network)
+            if not narrow_tunnels(session, self._layout):
+                note_guest_mtu(session, self._host, self._layout.network)
         self._end(with_installs(self._services, planned, self._fleet, (), boot=self._options.boot), chosen)
         manifest = manifest_of(self._layout, planned.facts)
         for one in files_of(self._services, self._host, self._layout, planned.facts, manifest, boot=self._options.boot):

@@ -19,6 +19,7 @@ from vgpuctl.usecases.declared.installs import PlannedInstall
 from vgpuctl.usecases.declared.layout_comparison import compare_files, compare_host
 from vgpuctl.usecases.declared.layout_promises import broken_promises
 from vgpuctl.usecases.declared.layout_records import PendingRestarts, pending_restarts, shares_made
+from vgpuctl.usecases.declared.narrow_tunnels import narrow_tunnels
 from vgpuctl.usecases.layout.returning import find_stranded
 from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.running.services import Services
@@ -147,9 +148,10 @@ def read_and_plan(
     with services.store.reading() as session:
         leases, reserved = session.leases(host=name), session.reservations_on(name)
         broken = broken_promises(session, layout, facts, leases)
+        narrow = [] if after_boot else narrow_tunnels(session, layout)
     in_the_way = leases_in_the_way(layout, facts, leases, after_boot=after_boot)
     promised = {one.share.function for one in leases if one not in in_the_way}
-    doubles = fleet.obstacles_of(name, layout, facts)
+    doubles = [*fleet.obstacles_of(name, layout, facts), *narrow]
     made = shares_made(services, name, facts)
     stranded = {**broken, **stranded}
     while True:

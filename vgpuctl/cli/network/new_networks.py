@@ -46,7 +46,7 @@ def create_external_network(opened: "Services", name: str, **given: Any) -> "tup
 
     Gateways of tenants lead to it (`create-gateway`). IPv6 needs --cidr6, --gateway6 and --pool6 together.
     """
-    from vgpuctl.usecases.network.external_networks import create_external_network
+    from vgpuctl.usecases.network.external_networks import checked, create_external_network
 
-    network = read_external_network_flags(name, given)
+    network = checked(read_external_network_flags(name, given))
     return network, create_external_network(opened, network) != "unchanged"

@@ -54,6 +54,11 @@ class LocalOvn:
         """The northbound database's remote."""
         return f"unix:{self.folder}/nb.sock"
 
+    @property
+    def southbound(self) -> str:
+        """The southbound database's remote."""
+        return f"unix:{self.folder}/sb.sock"
+
     def __enter__(self) -> Self:
         for name in ("nb", "sb"):
             schema = _SCHEMAS / f"ovn-{name}.ovsschema"

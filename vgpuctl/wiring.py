@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from vgpuctl.model.rehearsal import Rehearsal
     from vgpuctl.ovn.authority import Authority
     from vgpuctl.ovn.northbound import Northbound
+    from vgpuctl.ovn.tracing import PacketTracer
     from vgpuctl.store.restore import StorePlace
     from vgpuctl.store.store import Store
     from vgpuctl.usecases.running.cluster_link import ClusterLink
@@ -41,6 +42,7 @@ class Settings:
     connect_timeout_s: float = 10.0
     command_timeout_s: float = 60.0
     ovn_northbound: str | None = None
+    ovn_southbound: str | None = None
     ovn_key: Path | None = None
     ovn_certificate: Path | None = None
     ovn_authority: Path | None = None
@@ -168,6 +170,7 @@ def open_services(
             store_place=store_place,
             session=session,
             northbound=northbound if settings.ovn_northbound else None,
+            tracer=functools.partial(_tracer, settings),
             authority=functools.partial(_authority, settings),
             move_authority=functools.partial(_move_authority, settings),
             past=past,
@@ -227,6 +230,27 @@ def _authority(settings: Settings) -> "Authority | None":
 
     found = Authority(settings.authority_folder or default_folder())
     return found if found.exists() else None
+
+
+def _tracer(settings: Settings) -> "PacketTracer | None":
+    """The southbound database trusts the authority of hosts, so ours has an identity for it: `southbound`."""
+    remote = settings.ovn_southbound
+    if not remote:
+        return None
+    from vgpuctl.ovn.northbound import NorthboundAddress
+    from vgpuctl.ovn.tracing import OWN_NAME, PacketTracer
+
+    named = (settings.ovn_key, settings.ovn_certificate, settings.ovn_authority)
+    own = _authority(settings) if remote.startswith("ssl:") and named == (None, None, None) else None
+    if own is None:
+        return PacketTracer(NorthboundAddress(remote, *named))
+    files = own.files(OWN_NAME)
+    if not files.key.exists():
+        raise UsageError(
+            f"there is no certificate {OWN_NAME} for OVN's southbound database {remote}",
+            hint=f"create it with `vgpuctl create-certificate {OWN_NAME}`",
+        )
+    return PacketTracer(NorthboundAddress(remote, files.key, files.certificate, files.authority))
 
 
 def _move_authority(settings: Settings) -> "Authority":

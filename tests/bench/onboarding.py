@@ -16,9 +16,10 @@ from tests.bench.own_lab import simulated_hosts
 from tests.lab.simulated_fixtures import make_chassis
 from tests.ovn_fixture import LocalOvn
 from vgpuctl.model.network import Backend, NetworkRequest
+from vgpuctl.model.security_rule import Protocol, Rule
 from vgpuctl.model.tenant_file import TenantFile
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.model.vpc import Protocol, Rule, SecurityGroup
+from vgpuctl.model.vpc import SecurityGroup
 from vgpuctl.usecases.tenant.onboard import onboard
 from vgpuctl.wiring import Settings, open_services
 from vgpuctl_lab.simulated.layout import simulated_folder

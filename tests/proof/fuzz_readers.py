@@ -36,10 +36,14 @@ from vgpuctl.model.host_target import HostTarget
 from vgpuctl.model.network import Backend, parse_address, parse_cidr, parse_cidr6, parse_reachable, parse_resolver
 from vgpuctl.model.policy import parse_policy
 from vgpuctl.model.priority import parse_priority
+from vgpuctl.model.rule_text import parse_rule, parse_source
+from vgpuctl.model.security_decisions import parse_traffic
 from vgpuctl.model.times import parse_duration, parse_time
 from vgpuctl.model.units import parse_mib
 from vgpuctl.model.vm import CloudInit, check_name
-from vgpuctl.model.vpc_text import parse_forwarded, parse_ports, parse_rule, parse_source
+from vgpuctl.model.vpc_text import parse_forwarded, parse_ports
+from vgpuctl.ovn.security import SecurityAcl
+from vgpuctl.ovn.tracing import read_trace
 from vgpuctl.quota.resources import parse_assignment
 from vgpuctl.specs.configuration import parse_configuration
 from vgpuctl.specs.document import read_document
@@ -191,6 +195,17 @@ _VM = _vm()
 _FACTS = replace(facts(), gpus=())
 _REPLY = json.dumps(reply_to_json(Reply("1", 0, facts=_FACTS))).encode()
 _KEY = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIGDQW0C9oeNpkDFrkDHTtAnbGUFhmBTvA2ZwOlYkVqMv me@hére 🖥"
+_ACLS = (SecurityAcl("out", "from-lport", 1001, "allow-related", "inport == @vgp_4c && ip4"),)
+_TRACE = """ingress(dp="vgs_e5", inport="22c9a0")
+---
+ 8. ls_in_acl (northd.c:6445): reg0[7] == 1 && (inport == @vgp_4c && ip4), priority 2001, uuid b45e14b9
+    output;
+    /* output to "22c9a0", type "" */
+
+tcp_reset
+---
+    outport <-> inport;
+"""
 _VM_FILE = """name: web-1
 tenant: acme
 gpus: [A40-8Q, "2*L40S-48Q", "memory>=16GiB,series=Q"]
@@ -230,7 +245,13 @@ contact: ops@example.com
 quotas: {vms: 4, memory: 96GiB}
 host_pools: [fast]
 networks: {front: {cidr: 10.0.0.0/24, cidr6: 'fd00:1::/64', backend: ovn, dns: [192.0.2.53], isolated: true}}
-security_groups: {web: [{protocol: tcp, ports: 80-443, from: 0.0.0.0/0}, {}]}
+address_groups: {mail: [192.0.2.25]}
+egress_policy: deny
+security_groups:
+  web:
+  - {protocol: tcp, ports: 80-443, from: 0.0.0.0/0}
+  - {}
+  - {action: deny, type: echo-request, protocol: icmp, to: "group:web", log: true, priority: 9}
 load_balancers: {lb: {network: front, port: 80, vms: [web-1], vm_port: 8080}}
 port_forwards: [{port: 22, vm: web-1, vm_port: 22}]
 vms: [{name: web-1, gpus: [A40-8Q], priority: 500}]
@@ -338,7 +359,11 @@ READERS: dict[str, Reader] = {
     "an address": values(partial(parse_address, what="--dns"), "192.0.2.53"),
     "ports": values(parse_ports, "80-443", "22"),
     "a source": values(parse_source, "0.0.0.0/0", "fd00::/8", "group:web", "any"),
-    "a rule": values(parse_rule, "tcp:80-443@10.0.0.0/8", "icmp"),
+    "a rule": values(
+        parse_rule, "tcp:80-443@10.0.0.0/8", "icmp", "egress:deny:icmp:type-8@addresses:a,priority=9,log=5"
+    ),
+    "traffic": values(parse_traffic, "tcp/443", "icmp/echo-request"),
+    "a trace of OVN": values(lambda text: read_trace(text, _ACLS), _TRACE),
     "a forwarded port": values(parse_forwarded, "tcp/80", "53"),
     "a quota": values(partial(parse_assignment, what="--quota"), "vms=4", "framebuffer=96GiB", "shares:A40-8Q=2"),
     "a name": values(partial(check_name, what="VM name"), "web-1"),

@@ -234,6 +234,11 @@ SECTIONS = (
             "delete-floating-ip": "Release the floating IPs of VMs.",
             "create-port-forward": "Forward a port of the gateway's address to a VM.",
             "delete-port-forward": "Delete port forwards.",
+            "create-address-group": "Create an address group for a tenant's security rules.",
+            "set-address-group": "Add addresses to an address group, or remove them.",
+            "delete-address-group": "Delete address groups.",
+            "create-egress-policy": "Set what happens to traffic from a tenant's VMs without a rule.",
+            "delete-egress-policy": "Let a tenant's VMs send what no rule denies.",
             "create-security-group": "Create a security group for a tenant's VMs.",
             "delete-security-group": "Delete security groups.",
             "create-security-rule": "Add rules to a security group.",
@@ -245,6 +250,7 @@ SECTIONS = (
             "delete-peering": "Delete a tenant's peerings with other tenants.",
             "create-direct-connect": "Connect a tenant's network to a physical network or VLAN.",
             "delete-direct-connect": "Disconnect a tenant's networks from physical networks.",
+            "explain-network": "Explain whether traffic passes between VMs, and which rule decides.",
             "list-vpc-objects": "List gateways, floating IPs, security groups and other VPC objects.",
             "create-certificate": "Create keys and certificates for OVN's databases.",
         },
@@ -346,6 +352,8 @@ _VPC_OBJECTS = {
     *("create-load-balancer", "set-load-balancer", "create-peering", "create-direct-connect"),
     *("delete-gateway", "delete-floating-ip", "delete-port-forward", "delete-security-group", "delete-security-rule"),
     *("delete-load-balancer", "delete-peering", "delete-direct-connect", "list-vpc-objects"),
+    *("create-address-group", "set-address-group", "delete-address-group"),
+    *("create-egress-policy", "delete-egress-policy"),
 }
 _BY_SUBJECT = {
     "vpc_objects": _VPC_OBJECTS,

@@ -24,6 +24,7 @@ class ContextSettings:
     prometheus: str | None = None
     performance: str | None = None
     ovn_northbound: str | None = None
+    ovn_southbound: str | None = None
     ovn_key: str | None = None
     ovn_certificate: str | None = None
     ovn_authority: str | None = None

@@ -9,23 +9,9 @@ from typing import ClassVar
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port, Subnet
+from vgpuctl.model.security_rule import EgressDefault, Rule
 
 DEFAULT_GROUP = "default"
-ANYWHERE = "any"
-"""The source of a rule that names none: every IPv4 and IPv6 address."""
-
-
-class Protocol(StrEnum):
-    """The protocols that a rule can name, with either IP version. `any` is every protocol; `icmp` has ICMPv6 too."""
-
-    TCP = "tcp"
-    UDP = "udp"
-    ICMP = "icmp"
-    ANY = "any"
-
-    def has_ports(self) -> bool:
-        """True if the protocol has port numbers."""
-        return self in (Protocol.TCP, Protocol.UDP)
 
 
 class PortProtocol(StrEnum):
@@ -39,6 +25,8 @@ class VpcKind(StrEnum):
     """Kinds of objects in a tenant's VPC, other than networks and VMs (vgpuctl/specs/vpc_objects.py)."""
 
     GATEWAY = "gateway"
+    ADDRESS_GROUP = "address-group"
+    EGRESS_POLICY = "egress-policy"
     SECURITY_GROUP = "security-group"
     FLOATING_IP = "floating-ip"
     PORT_FORWARD = "port-forward"
@@ -49,35 +37,60 @@ class VpcKind(StrEnum):
 
 
 @dataclass(frozen=True)
-class Rule:
-    """Traffic that may reach a VM. ports: first and last, None for all. source: a CIDR, or `group:NAME`."""
-
-    protocol: Protocol = Protocol.ANY
-    ports: tuple[int, int] | None = None
-    source: str = ANYWHERE
-
-    def __post_init__(self) -> None:
-        if self.ports is not None and not self.protocol.has_ports():
-            raise UsageError(f"a rule has ports, and {self.protocol} has none", hint="use tcp or udp with ports")
-
-    @property
-    def source_group(self) -> str | None:
-        """The security group whose members may send, None for a CIDR."""
-        return self.source.removeprefix("group:") if self.source.startswith("group:") else None
-
-
-@dataclass(frozen=True)
 class SecurityGroup:
-    """A named allow-list. A port of several groups accepts the traffic that a rule of any of them allows."""
+    """Named rules. Of all rules of a port's groups that fit a packet, the first one by `Rule.rank` decides.
+
+    Raises UsageError for two rules of equal priority that want different things for the same traffic.
+    """
 
     kind: ClassVar[VpcKind] = VpcKind.SECURITY_GROUP
     name: str
     rules: tuple[Rule, ...] = ()
 
+    def __post_init__(self) -> None:
+        there: dict[tuple[object, ...], Rule] = {}
+        for rule in self.rules:
+            other = there.setdefault((rule.priority, *rule.traffic), rule)
+            if other != rule:
+                differing = "action" if other.action is not rule.action else "logging or connection tracking"
+                raise UsageError(
+                    f"two rules of security group {self.name} are about the same traffic with priority {rule.priority}"
+                    f" and differ in {differing}: {other.action} and {rule.action} "
+                    f"{rule.direction} {rule.protocol} of {rule.source}",
+                    hint="remove one of them, or give one a higher priority",
+                )
+
     @property
     def key(self) -> str:
         """Its name among the tenant's groups."""
         return self.name
+
+
+@dataclass(frozen=True)
+class AddressGroup:
+    """Named addresses outside the tenant's networks, for rules. addresses: networks, single ones with /32."""
+
+    kind: ClassVar[VpcKind] = VpcKind.ADDRESS_GROUP
+    name: str
+    addresses: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """Its name among the tenant's address groups."""
+        return self.name
+
+
+@dataclass(frozen=True)
+class EgressPolicy:
+    """What becomes of the traffic from the tenant's VMs that no rule is about."""
+
+    kind: ClassVar[VpcKind] = VpcKind.EGRESS_POLICY
+    default: EgressDefault
+
+    @property
+    def key(self) -> str:
+        """A tenant has one at most."""
+        return "egress-policy"
 
 
 @dataclass(frozen=True)
@@ -252,7 +265,18 @@ class Contact:
         return "contact"
 
 
-VpcSpec = Contact | Gateway | SecurityGroup | FloatingIp | PortForward | LoadBalancer | DirectConnect | PeeringSpec
+VpcSpec = (
+    Contact
+    | Gateway
+    | AddressGroup
+    | EgressPolicy
+    | SecurityGroup
+    | FloatingIp
+    | PortForward
+    | LoadBalancer
+    | DirectConnect
+    | PeeringSpec
+)
 
 
 @dataclass(frozen=True)
@@ -270,6 +294,7 @@ class Vpc:
 
     router_address6: its IPv6 address there, None without. routed6: its networks, by CIDR, whose IPv6 addresses the
     external network routes to it.
+    egress: what becomes of the traffic from its VMs that no rule is about.
     """
 
     tenant: str
@@ -283,6 +308,8 @@ class Vpc:
     balancers: tuple[LoadBalancer, ...] = ()
     direct_connects: tuple[DirectConnect, ...] = ()
     peerings: tuple[Peering, ...] = ()
+    address_groups: tuple[AddressGroup, ...] = ()
+    egress: EgressDefault = EgressDefault.ALLOW
     mtu: int = DEFAULT_TUNNEL_MTU
     router_address6: str | None = None
     routed6: frozenset[str] = frozenset()

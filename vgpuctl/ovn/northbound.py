@@ -34,11 +34,14 @@ TABLES = (
     "Port_Group",
     "Address_Set",
     "ACL",
+    "Meter",
+    "Meter_Band",
     "QoS",
     "Load_Balancer",
     "Load_Balancer_Health_Check",
 )
 _REMOTE = re.compile(r"(?P<kind>unix|tcp|ssl):(?P<rest>.+)")
+_DATABASE_PORTS = {"northbound": 6641, "southbound": 6642}
 _TIMEOUT_S = 30
 # A network, its ports and rules have some 2 KiB in the database.
 MOST_IN_SESSION = 128 * 2**20
@@ -197,28 +200,29 @@ class Northbound:
         Stream.ssl_set_ca_cert_file(str(self.address.authority))
 
 
-def check_address(address: NorthboundAddress) -> NorthboundAddress:
+def check_address(address: NorthboundAddress, *, database: str = "northbound") -> NorthboundAddress:
     """Accept an address that nobody on the way can listen to or write to. Raises UsageError."""
     for one in address.remotes:
-        _check_remote(replace(address, remote=one))
+        _check_remote(replace(address, remote=one), database)
     return address
 
 
-def _check_remote(address: NorthboundAddress) -> None:
+def _check_remote(address: NorthboundAddress, database: str) -> None:
     match = _REMOTE.fullmatch(address.remote)
     if match is None:
+        port = _DATABASE_PORTS[database]
         raise UsageError(
-            f"OVN's northbound database cannot be at {address.remote!a}",
-            hint="write unix:PATH, tcp:127.0.0.1:6641 or ssl:HOST:6641",
+            f"OVN's {database} database cannot be at {address.remote!a}",
+            hint=f"write unix:PATH, tcp:127.0.0.1:{port} or ssl:HOST:{port}",
         )
     if match["kind"] == "tcp" and not _is_loopback(match["rest"].rpartition(":")[0]):
         raise UsageError(
-            f"OVN's northbound database at {address.remote} is refused: plain TCP on a routable address",
+            f"OVN's {database} database at {address.remote} is refused: plain TCP on a routable address",
             hint="use ssl:HOST:PORT with a certificate, or a socket",
         )
     if match["kind"] == "ssl" and None in (address.private_key, address.certificate, address.authority):
         raise UsageError(
-            f"OVN's northbound database at {address.remote} needs a private key, a certificate and an authority",
+            f"OVN's {database} database at {address.remote} needs a private key, a certificate and an authority",
             hint="set VGPUCTL_OVN_KEY, VGPUCTL_OVN_CERTIFICATE and VGPUCTL_OVN_AUTHORITY",
         )
 

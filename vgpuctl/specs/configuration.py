@@ -45,6 +45,7 @@ CONTEXT = Table(
         Field("prometheus", Text(), "URL of a Prometheus server to read past readings from"),
         Field("performance", _PATH, "Fitted model of throughput"),
         Field("ovn_northbound", Text(), "Address of OVN's northbound database"),
+        Field("ovn_southbound", Text(), "Address of OVN's southbound database, for explain-network"),
         Field("ovn_key", _PATH, "Private key for OVN's databases"),
         Field("ovn_certificate", _PATH, "Certificate for OVN's databases"),
         Field("ovn_authority", _PATH, "Certificate authority of OVN's databases"),

@@ -37,11 +37,20 @@ def read_flags(
 def read_text(field: Field, text: Any) -> Any:
     """One value as a command gets it. Raises UsageError."""
     if isinstance(field.type, Choice):
-        return field.type.members(text)
+        return _read_choice(field, field.type, text)
     if not isinstance(field.type, Text | Document):
         return text
     one = text.strip() if field.names_file and isinstance(field.type, Text) else text
     return field.type.parse(one, what=field.flag or field.key)
+
+
+def _read_choice(field: Field, kind: Choice, text: str) -> Any:
+    try:
+        return kind.members(text)
+    except ValueError as error:  # of an argument: click knows what a flag accepts
+        raise UsageError(
+            f"{field.flag or field.key} is {text[:80]!a}", hint=f"it can be {', '.join(kind.members)}"
+        ) from error
 
 
 def _read_pairs(field: Field, kind: Named, texts: Iterable[str]) -> Any:

@@ -144,15 +144,18 @@ def _objects(entries: dict[str, Value]) -> Iterator[VpcSpec]:
 
 def _object(kind: ObjectKind, name: str | None, value: Value) -> VpcSpec:
     """One object: a mapping of its fields, or the value itself of a single one. name: of an object that is a key."""
-    table, given = kind.table, {}
+    table, given = kind.table, dict[str, Any]()
     if name is not None:
         table = replace(table, fields=table.fields[1:])
         with value.located():
             given = {kind.fields[0].path: read_text(kind.fields[0], name)}
     if len(table.fields) > 1:
-        return kind.build(given | read_file_entry(table, value))
-    (only,) = table.fields
-    return kind.build(given | {only.path: read_field(table, only, value)})
+        given |= read_file_entry(table, value)
+    else:
+        (only,) = table.fields
+        given[only.path] = read_field(table, only, value)
+    with value.located():
+        return kind.build(given)
 
 
 def _written(kind: ObjectKind, entries: dict[str, Value]) -> Iterator[tuple[str | None, Value]]:

@@ -11,39 +11,33 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from vgpuctl.model.rule_text import describe_rule, parse_network, parse_rule
+from vgpuctl.model.security_rule import EgressDefault
 from vgpuctl.model.vm import check_name
 from vgpuctl.model.vpc import (
+    AddressGroup,
     Contact,
     DirectConnect,
+    EgressPolicy,
     FloatingIp,
     Gateway,
     LoadBalancer,
     PeeringSpec,
     PortForward,
     PortProtocol,
-    Protocol,
-    Rule,
     SecurityGroup,
     VpcKind,
     VpcSpec,
 )
-from vgpuctl.model.vpc_text import describe_ports, describe_rule, parse_forwarded, parse_ports, parse_rule, parse_source
+from vgpuctl.model.vpc_text import parse_forwarded
 from vgpuctl.specs import comparison
 from vgpuctl.specs.field import Choice, Field, Table, Text, Whole, show
 from vgpuctl.specs.flags import read_flags, read_text
+from vgpuctl.specs.security_rule import RULE
 
 _NAME = Text(check_name)
 _PORT = Whole(1, 65535)
 _CHECK = Whole(1, 3600)
-_RULE = Table(
-    "rule",
-    Rule,
-    (
-        Field("protocol", Choice(Protocol), "Protocol"),
-        Field("ports", Text(parse_ports, describe_ports, takes_numbers=True), "Ports: 80, or 8000-8010"),
-        Field("from", Text(parse_source), "Source: a network, or group:NAME", "source"),
-    ),
-)
 
 
 class Written(StrEnum):
@@ -165,6 +159,37 @@ KINDS = (
         to_change="delete it first; floating IPs and port forwards go before it",
     ),
     ObjectKind(
+        AddressGroup,
+        "address_groups",
+        Written.BY_NAME,
+        (
+            _name("name", "Name of the address group"),
+            Field(
+                "addresses",
+                Text(parse_network),
+                "CIDR or address of the group",
+                flag="--address",
+                metavar="CIDR",
+                is_list=True,
+            ),
+        ),
+        "{addresses}",
+        "Security rules name it as addresses:NAME. An empty group matches nothing.",
+        "Refused while security rules name them.",
+        changed_list="addresses",
+        to_change="change it with `vgpuctl set-address-group`, or in the tenant's file",
+    ),
+    ObjectKind(
+        EgressPolicy,
+        "egress_policy",
+        Written.ONCE,
+        (Field("default", Choice(EgressDefault), "allow or deny", is_required=True),),
+        "{default} traffic from VMs that no rule is about",
+        "Without a policy, VMs may send what no egress rule denies. With DEFAULT deny they may send only what an egress"
+        " rule allows; DHCP and answers to connections that were let in still pass.",
+        to_change="delete it first, or change it in the tenant's file",
+    ),
+    ObjectKind(
         SecurityGroup,
         "security_groups",
         Written.BY_NAME,
@@ -172,20 +197,20 @@ KINDS = (
             _name("name", "Name of the group"),
             Field(
                 "rules",
-                Text(parse_rule, describe_rule, table=_RULE),
-                "Traffic to allow, as PROTOCOL[:PORTS][@FROM]",
+                Text(parse_rule, describe_rule, table=RULE),
+                "Rule, as [egress:][deny:|reject:]PROTOCOL[:PORTS][@PEER]",
                 flag="--rule",
                 metavar="RULE",
                 is_list=True,
             ),
         ),
         "rules: {rules}",
-        "VMs of the group (`create-vm --security-group`) accept only traffic that a rule allows.",
+        "VMs of the group (`create-vm --security-group`) accept only traffic that an ingress rule allows.",
         "Refused while VMs are in them, or rules of other groups name them.",
         changed_list="rules",
         item_name="security-rule",
-        item_help="A rule is icmp, tcp:80, udp:8000-8010@10.9.0.0/24, or any@group:web for traffic from members of"
-        " group web.",
+        item_help="A rule is icmp, tcp:80, udp:8000-8010@10.9.0.0/24, any@group:web for traffic from members of group"
+        " web, egress:tcp:443@addresses:partners, or deny:tcp:22,priority=200,log. docs/networks.md has every part.",
         to_change="change it with `vgpuctl create-security-rule` and `vgpuctl delete-security-rule`, or in the"
         " tenant's file",
     ),

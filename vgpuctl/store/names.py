@@ -31,6 +31,7 @@ class CompletedKind(StrEnum):
     NETWORK = "network"
     EXTERNAL_NETWORK = "external network"
     SECURITY_GROUP = "security group"
+    ADDRESS_GROUP = "address group"
     LOAD_BALANCER = "load balancer"
     IMAGE = "image"
     DISK = "disk"
@@ -47,6 +48,7 @@ _OF_TENANTS = {
     CompletedKind.QUEUED: "SELECT tenant, name FROM queue",
     CompletedKind.NETWORK: "SELECT tenant, name FROM networks",
     CompletedKind.SECURITY_GROUP: "SELECT tenant, name FROM vpc_objects WHERE kind = 'security-group'",
+    CompletedKind.ADDRESS_GROUP: "SELECT tenant, name FROM vpc_objects WHERE kind = 'address-group'",
     CompletedKind.LOAD_BALANCER: "SELECT tenant, name FROM vpc_objects WHERE kind = 'load-balancer'",
     CompletedKind.DISK: "SELECT tenant, label FROM volumes WHERE label <> ''",
     CompletedKind.NODE_POOL: "SELECT tenant, name FROM node_pools",

@@ -23,6 +23,7 @@ DMZ = (
 GATEWAY = (FRONT, INTERNET, "create-gateway internet -t acme")
 FORWARDS = ("create-port-forward 8080 --vm web-1 --vm-port 80 -t acme", "create-port-forward udp/53 --vm web-1 -t acme")
 WEB, DB = "create-security-group acme/web --rule tcp:80", "create-security-group acme/db --rule tcp:5432@group:web"
+PARTNERS = "create-address-group acme/partners --address 192.0.2.0/24 --address 198.51.100.7"
 SHOP = "create-load-balancer acme/shop --network front --port 80 --vm web-1 --vm web-2"
 DNS = "create-load-balancer acme/dns --network front --port 53 --protocol udp --vm web-1"
 PEER = "create-peering umbrella -t acme"
@@ -65,6 +66,26 @@ SCENES: dict[str, Scene] = {
         Run("udp/53", then={OBJECTS: "!udp/53"}),
         first=(*GATEWAY, VMS[0], *FORWARDS),
     ),
+    "create-address-group": scene(
+        Run("partners: created", then={OBJECTS: "198.51.100.7/32"}), Run("blocked", then={OBJECTS: "!blocked"})
+    ),
+    "set-address-group": scene(
+        Run("partners: changed", then={OBJECTS: "203.0.113.0/28"}),
+        Run("partners: changed", then={OBJECTS: "198.51.100.7/32"}),
+        first=(PARTNERS,),
+    ),
+    "delete-address-group": scene(
+        Run("partners", then={OBJECTS: "partners"}), Run("partners", then={OBJECTS: "!partners"}), first=(PARTNERS,)
+    ),
+    "create-egress-policy": scene(
+        Run("egress-policy: created", then={OBJECTS: "no objects"}), Run("created", then={OBJECTS: "deny traffic"})
+    ),
+    "delete-egress-policy": scene(
+        Run("egress-policy", then={OBJECTS: "deny traffic"}),
+        Run("egress-policy", then={OBJECTS: "no objects"}),
+        first=("create-egress-policy deny -t acme",),
+    ),
+    "explain-network": scene(Run("answered by: ovn-trace"), Run('"is_allowed": false'), first=(FRONT, *VMS)),
     "create-security-group": scene(Run("web", then={OBJECTS: "tcp:80"}), Run("db", then={OBJECTS: "tcp:5432"})),
     "delete-security-group": scene(
         Run("db", then={OBJECTS: "tcp:5432"}), Run("db", then={OBJECTS: "!tcp:5432"}), first=(WEB, DB)
@@ -72,6 +93,11 @@ SCENES: dict[str, Scene] = {
     "create-security-rule": scene(
         Run("acme/web: changed", then={OBJECTS: "tcp:443"}),
         Run("dry run: security group acme/web: changed", then={OBJECTS: "!tcp:22"}),
+        Run(
+            "never matches: address group blocked is empty",
+            first=("create-address-group acme/blocked",),
+            then={OBJECTS: "egress:deny:tcp:25,log"},
+        ),
         first=(WEB,),
     ),
     "delete-security-rule": scene(
@@ -117,7 +143,7 @@ def chassis(named_fleet: NamedFleet, central: LocalOvn) -> None:
 
 @pytest.fixture
 def variables(central: LocalOvn, chassis: None) -> dict[str, str]:
-    return {"VGPUCTL_OVN_NORTHBOUND": central.northbound}
+    return {"VGPUCTL_OVN_NORTHBOUND": central.northbound, "VGPUCTL_OVN_SOUTHBOUND": central.southbound}
 
 
 @pytest.mark.parametrize("name", commands_of("network"))

@@ -22,12 +22,15 @@ version: 1
 tenant: acme
 networks:
   front: {cidr: 10.0.0.0/24, direct_connect: {physical_network: provider, vlan: 42}}
+address_groups: {partners: [192.0.2.0/24]}
+egress_policy: allow
 security_groups:
   inner: []
   web:
     - {protocol: tcp, ports: 80}
     - {protocol: udp, ports: 8000-8010, from: 10.9.0.0/24}
     - {from: "group:inner"}
+    - {action: deny, protocol: tcp, to: "addresses:partners", priority: 200, log: true}
 gateway: internet
 floating_ips: [web-1]
 port_forwards: [{protocol: udp, port: 53, vm: web-1, vm_port: 5353}]
@@ -35,8 +38,16 @@ load_balancers:
   shop: {network: front, port: 80, vms: [web-1, web-2], vm_port: 8080, failures: 2}
 peerings: [globex]
 """
+RULES = "tcp:80, udp:8000-8010@10.9.0.0/24, any@group:inner, egress:deny:tcp@addresses:partners,priority=200,log"
 # How each object is made, another shape of it, what the refusal says of it, and how it is deleted.
 OBJECTS: tuple[tuple[tuple[str, ...], tuple[str, ...], str, tuple[str, ...]], ...] = (
+    (
+        ("create-address-group", "partners", "--address", "192.0.2.0/24"),
+        ("--address", "198.51.100.7"),
+        "addresses: 192.0.2.0/24 there, 192.0.2.0/24, 198.51.100.7/32 wanted",
+        ("delete-address-group", "partners"),
+    ),
+    (("create-egress-policy", "allow"), (), "", ("delete-egress-policy",)),
     (
         ("create-security-group", "inner"),
         ("--rule", "icmp"),
@@ -46,11 +57,10 @@ OBJECTS: tuple[tuple[tuple[str, ...], tuple[str, ...], str, tuple[str, ...]], ..
     (
         (
             *("create-security-group", "web", "--rule", "tcp:80", "--rule", "udp:8000-8010@10.9.0.0/24"),
-            *("--rule", "any@group:inner"),
+            *("--rule", "any@group:inner", "--rule", "egress:deny:tcp@addresses:partners,priority=200,log"),
         ),
         ("--rule", "tcp:443"),
-        "rules: tcp:80, udp:8000-8010@10.9.0.0/24, any@group:inner there, "
-        "tcp:80, udp:8000-8010@10.9.0.0/24, any@group:inner, tcp:443 wanted",
+        f"rules: {RULES} there, {RULES}, tcp:443 wanted",
         ("delete-security-group", "web"),
     ),
     (("create-gateway", "internet"), (), "", ("delete-gateway",)),
@@ -127,6 +137,7 @@ def test_commands_make_what_a_tenant_s_file_makes_and_take_it_away(
     assert network["free"] == 254 - len(("gateway", "monitor", "balancer", "VM"))
     for command, blocker in (
         (("delete-security-group", "web"), ["security group web: VM web-1 is in it"]),
+        (("delete-address-group", "partners"), ["address group partners: a rule of security group web names it"]),
         (("delete-security-group", "inner"), ["security group inner: a rule of group web names it"]),
         (
             ("delete-gateway",),
@@ -141,7 +152,7 @@ def test_commands_make_what_a_tenant_s_file_makes_and_take_it_away(
     operator.does("delete-vm", "web-1", *tenant, "--yes", "--timeout", "0")
     for _create, _other, _difference, command in reversed(OBJECTS):
         delete = (*command, *tenant, "--yes")
-        names = [f"acme/{one}" for one in command[1:] or ["gateway"]]
+        names = [f"acme/{one}" for one in command[1:] or [command[0].removeprefix("delete-")]]
         if command[0] == "delete-port-forward":
             assert operator.json(*delete, "--dry-run") == {"deleted": [], "would_delete": names, "dry_run": True}
         assert operator.json(*delete)["deleted"] == names
@@ -167,7 +178,12 @@ def test_rules_change_one_by_one_and_a_file_counts_them_as_its_own_only_when_it_
     assert "tcp.dst == 443" in central.nbctl("--bare", "--columns=match", "list", "ACL")
     for command, reference in (
         (("create-security-rule", "web", "tcp:80@group:no"), "not-found"),
+        (("create-security-rule", "web", "tcp:80@addresses:no"), "not-found"),
         (("create-security-rule", "no", "tcp:80"), "not-found"),
+        (("create-security-rule", "web", "deny:tcp:443"), "usage"),
+        (("create-security-rule", "web", "deny:tcp:443,priority=1001"), "usage"),
+        (("create-egress-policy", "maybe"), "usage"),
+        (("set-address-group", "no", "--add-address", "192.0.2.1"), "not-found"),
         (("create-security-rule", "web", "icmp:80"), "usage"),
         (("create-security-rule", "web", "tcp:80-70"), "usage"),
         (("create-security-rule", "web", "tcp:80@10.0.0.1/8"), "usage"),
@@ -177,6 +193,10 @@ def test_rules_change_one_by_one_and_a_file_counts_them_as_its_own_only_when_it_
         (("create-gateway", "nowhere"), "not-found"),
     ):
         assert operator.is_refused(*command, *tenant)["reference"] == reference, command
+    told = operator.json("create-security-rule", "web", "deny:any,priority=7", "any@group:web,priority=6", *tenant)
+    never = "any@group:web,priority=6 never matches: security group web has no members"
+    assert told["remarks"] == told["object"]["remarks"] == [never]
+    assert [one["remarks"] for one in operator.json("list-vpc-objects", *tenant)] == [[never]]
     file = tmp_path / "acme.yml"
     file.write_text("version: 1\ntenant: acme\nnetworks: {front: {cidr: 10.0.0.0/24}}\n")
     found = operator.json("onboard", str(file))["objects"]

@@ -9,6 +9,8 @@ from tests.e2e.operator import Operator
 
 TENANT = ("--tenant", "acme")
 ONLY_WITH_OVN = {
+    "address-group partners": ("create-address-group", "partners", *TENANT),
+    "egress-policy": ("create-egress-policy", "deny", *TENANT),
     "security-group web": ("create-security-group", "web", "--rule", "tcp:80", *TENANT),
     "gateway": ("create-gateway", "internet", *TENANT),
     "floating-ip web-1": ("create-floating-ip", "web-1", *TENANT),

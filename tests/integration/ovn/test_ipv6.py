@@ -22,6 +22,7 @@ from vgpuctl.model.network import (
     link_local,
     mac_address,
 )
+from vgpuctl.model.security_rule import Protocol, Rule
 from vgpuctl.model.vpc import (
     ExternalNetwork,
     FloatingIp,
@@ -29,8 +30,6 @@ from vgpuctl.model.vpc import (
     Peering,
     PortForward,
     PortProtocol,
-    Protocol,
-    Rule,
     SecurityGroup,
     Vpc,
     VpcPort,

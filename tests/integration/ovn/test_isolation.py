@@ -10,6 +10,7 @@ import pytest
 
 from tests.ovn_fixture import LocalOvn
 from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState, Port, mac_address
+from vgpuctl.model.security_rule import Protocol, Rule
 from vgpuctl.model.vpc import (
     DirectConnect,
     ExternalNetwork,
@@ -18,8 +19,6 @@ from vgpuctl.model.vpc import (
     Peering,
     PortForward,
     PortProtocol,
-    Protocol,
-    Rule,
     SecurityGroup,
     Vpc,
     VpcPort,

@@ -6,7 +6,8 @@ from alembic.migration import MigrationContext
 from sqlalchemy import create_engine
 
 from tests.integration.store.samples import bare, network, some_uuid
-from vgpuctl.model.vpc import Protocol, Rule, SecurityGroup
+from vgpuctl.model.security_rule import Protocol, Rule
+from vgpuctl.model.vpc import SecurityGroup
 from vgpuctl.store import tables
 from vgpuctl.store.schema import VERSION_TABLE
 from vgpuctl.store.store import Store, open_store

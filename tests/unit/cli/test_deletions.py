@@ -35,7 +35,7 @@ def test_a_command_that_deletes_has_the_options_of_all(name: str) -> None:
     options = {text for one in command.params for text in one.opts}
     assert {"--yes", "--if-exists", "--dry-run", "--json"} <= options
     arguments = [one for one in command.params if isinstance(one, click.Argument)]
-    assert [one.nargs for one in arguments] == ([] if name == "delete-gateway" else [-1])
+    assert [one.nargs for one in arguments] == ([] if name in ("delete-gateway", "delete-egress-policy") else [-1])
 
 
 @pytest.mark.parametrize("name", [*DELETING, "delete-snapshot"])

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of VPC objects: commands and tenant files make equal objects, and every kind has its commands."""
 
+import dataclasses
+import re
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +12,10 @@ from vgpuctl.cli.contents import MADE_BY
 from vgpuctl.cli.network.vpc_objects import make
 from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.model.network import Backend
-from vgpuctl.model.vpc import VpcKind, VpcSpec
+from vgpuctl.model.rule_text import describe_rule
+from vgpuctl.model.security_rule import Rule
+from vgpuctl.model.vpc import SecurityGroup, VpcKind, VpcSpec
+from vgpuctl.specs.security_rule import RULE
 from vgpuctl.specs.tenant import read_tenant_files
 from vgpuctl.specs.vpc_objects import KIND_OF, KINDS, LISTED, describe, is_same, list_differences
 
@@ -21,6 +26,18 @@ GIVEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "security_groups: {web: [{protocol: tcp, ports: 80}, 'udp:8000-8010@10.9.0.0/24', {from: 'group:web'}]}",
         "web",
         "rules: tcp:80, udp:8000-8010@10.9.0.0/24, any@group:web",
+    ),
+    "address-group": (
+        {"name": "partners", "addresses": ("192.0.2.0/24", "198.51.100.7", "192.0.2.0/24")},
+        "address_groups: {partners: [192.0.2.0/24, 198.51.100.7]}",
+        "partners",
+        "192.0.2.0/24, 198.51.100.7/32",
+    ),
+    "egress-policy": (
+        {"default": "deny"},
+        "egress_policy: deny",
+        "egress-policy",
+        "deny traffic from VMs that no rule is about",
     ),
     "direct-connect": (
         {"network": "front", "physical_network": "provider", "vlan": None},
@@ -64,7 +81,7 @@ def test_a_command_and_a_tenants_file_make_equal_objects(kind: VpcKind, tmp_path
 
 def test_every_kind_has_its_commands_and_every_command_its_kind() -> None:
     wanted = {f"{verb}-{kind}" for kind in LISTED for verb in ("create", "delete")}
-    wanted |= {f"set-{one.kind}" for one in KINDS if one.changed}
+    wanted |= {f"set-{one.kind}" for one in KINDS if one.changed or (one.changed_list and not one.item_name)}
     wanted |= {f"{verb}-{one.item_name}" for one in KINDS if one.item_name for verb in ("create", "delete")}
     assert wanted | {"list-vpc-objects"} == {name for name, module in MADE_BY.items() if module == "vpc_objects"}
     for name in wanted:
@@ -81,7 +98,25 @@ def test_differences_are_told_by_the_keys_of_a_file_and_leave_out_given_addresse
     ("text", "said"),
     [
         ("security_groups:\n  web: [{ports: 80}]", "4: a rule has ports, and any has none"),
-        ("security_groups:\n  web: ['icmp:8']", "4: a rule has ports, and icmp has none"),
+        ("security_groups:\n  web: ['icmp:8']", "4: file.security_groups.web[0]: '8' is not a type of ICMP"),
+        ("security_groups:\n  web: [{protocol: icmp, ports: 8}]", "4: a rule has ports, and icmp has none"),
+        ("security_groups:\n  web: [{protocol: tcp, type: echo-request}]", "4: a rule has an ICMP type, and tcp has"),
+        ("security_groups:\n  web: [{protocol: icmp, type: 8}]", "4: file.security_groups.web[0].type"),
+        ("security_groups:\n  web: [{protocol: tcp, ports: 9-8}]", "4: file.security_groups.web[0].ports: '9-8'"),
+        ("security_groups:\n  web: [{priority: 0}]", "4: file.security_groups.web[0].priority is 0"),
+        ("security_groups:\n  web: [{priority: 1001}]", "4: file.security_groups.web[0].priority is 1001"),
+        ("security_groups:\n  web: [{log: 0}]", "4: file.security_groups.web[0].log is 0"),
+        ("security_groups:\n  web: [{action: drop}]", "4: file.security_groups.web[0].action is 'drop'"),
+        (
+            "security_groups:\n  web: [{action: deny, stateless: true}]",
+            "4: a rule is stateless, and its action is deny",
+        ),
+        ("security_groups:\n  web: [{from: 10.0.0.0/8, to: 10.0.0.0/8}]", "4: file.security_groups.web[0] has both"),
+        ("security_groups:\n  web: [{direction: egress, from: 10.0.0.0/8}]", "4: file.security_groups.web[0].from is"),
+        ("security_groups:\n  web: [{direction: ingress, to: 10.0.0.0/8}]", "4: file.security_groups.web[0].to is"),
+        ("security_groups:\n  web: [any, 'deny:any']", "4: two rules of security group web are about the same traffic"),
+        ("address_groups:\n  a: [group:web]", "4: file.address_groups.a[0]: 'group:web' is not a network"),
+        ("egress_policy: maybe", "3: file.egress_policy is 'maybe'"),
         ("security_groups:\n  web: [{protcol: tcp}]", "4: file.security_groups.web[0].protcol is not a key"),
         ("security_groups:\n  web: [{ports: 0}]", "4: file.security_groups.web[0].ports: '0' is not a port"),
         ("security_groups:\n  a b: []", "4: name 'a b'"),
@@ -98,7 +133,40 @@ def test_a_wrong_object_is_refused_with_its_line(text: str, said: str, tmp_path:
     assert f"tenant.yml:{said}" in caught.value.message
 
 
+RULES = {
+    "tcp:80": "{protocol: tcp, ports: 80}",
+    "any": "{}",
+    "egress:tcp:443@addresses:partners": "{protocol: tcp, ports: 443, to: addresses:partners}",
+    "egress:deny:any": "{direction: egress, action: deny}",
+    "reject:icmp:echo-request@group:web,priority=7": (
+        "{action: reject, protocol: icmp, type: echo-request, from: group:web, priority: 7}"
+    ),
+    "udp:53,stateless,log": "{protocol: udp, ports: 53, stateless: true, log: true}",
+    "udp,log=5": "{protocol: udp, log: 5}",
+    "udp": "{protocol: udp, log: false, stateless: false}",
+}
+
+
+@pytest.mark.parametrize("line", RULES)
+def test_a_rule_in_a_line_and_in_a_mapping_are_equal(line: str, tmp_path: Path) -> None:
+    (group,) = _in_file(tmp_path, f"security_groups:\n  web: [{RULES[line]}, '{line}']")
+    assert isinstance(group, SecurityGroup)
+    assert [describe_rule(rule) for rule in group.rules] == [line], "one rule, written twice"
+
+
+def test_the_page_has_every_part_of_a_rule_in_one_table() -> None:
+    page = (Path(__file__).parents[3] / "docs" / "networks.md").read_text()
+    table = page.partition("## Security rules")[2].partition("```")[0]
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines() if line.startswith("|")][2:]
+    keys = re.findall(r"`([a-z]+)`", " ".join(row[1] for row in rows))
+    assert keys == [field.key for field in RULE.fields]
+    attributes = [row[2].strip("`") for row in rows]
+    assert sorted(attributes) == sorted(field.name for field in dataclasses.fields(Rule))
+
+
 def test_a_wrong_name_on_the_command_line_is_refused_with_its_flag() -> None:
+    with pytest.raises(UsageError, match="default is 'maybe'"):
+        KIND_OF[VpcKind.EGRESS_POLICY].read({"default": "maybe"})
     with pytest.raises(UsageError, match="--vm 'a b'"):
         KIND_OF[VpcKind.PORT_FORWARD].read({"forwarded": "80", "vm": "a b"})
     assert KIND_OF[VpcKind.PORT_FORWARD].name_in("8080") == "tcp/8080"

@@ -95,6 +95,12 @@ def _priorities(_context: click.Context, _incomplete: str) -> Sequence[str]:
     return [one.name.lower() for one in PriorityClass]
 
 
+def _egress_defaults(_context: click.Context, _incomplete: str) -> Sequence[str]:
+    from vgpuctl.model.security_rule import EgressDefault
+
+    return list(EgressDefault)
+
+
 def _selectors(context: click.Context, incomplete: str) -> Sequence[str]:
     """Selectors with one more label of the store at their end."""
     head = incomplete[: incomplete.rfind(",") + 1]
@@ -104,6 +110,7 @@ def _selectors(context: click.Context, incomplete: str) -> Sequence[str]:
 VM, HOST, TENANT = _of_store("VM"), _of_store("host"), _of_store("tenant")
 _NETWORK, _IMAGE, _PROFILE = _of_store("network"), _of_store("image"), _of_store("profile")
 _EXTERNAL, _GROUP, _BALANCER = _of_store("external network"), _of_store("security group"), _of_store("load balancer")
+_ADDRESSES = _of_store("address group")
 _HOST_POOL, _NODE_POOL, _DISK = _of_store("host pool"), _of_store("node pool"), _of_store("disk")
 _RESERVATION, _LICENCES = _of_store("reservation"), _of_store("licence pool")
 _GPU, _DELETED, _LABEL = _of_store("GPU"), _of_store("deleted VM"), _of_store("label")
@@ -144,6 +151,8 @@ BY_PARAMETER: dict[str, Source] = {
     "vm": VM,
     "vms": VM,
     "vm_names": VM,
+    "sender": VM,
+    "receiver": VM,
     "add_vms": VM,
     "remove_vms": VM,
     "forget": VM,
@@ -163,6 +172,7 @@ BY_PARAMETER: dict[str, Source] = {
     "subject": _words_of_help,
     "output_of": _commands,
     "priority": _priorities,
+    "default": _egress_defaults,
 }
 _NAMES: tuple[tuple[Source, tuple[str, ...]], ...] = (
     (
@@ -177,6 +187,7 @@ _NAMES: tuple[tuple[Source, tuple[str, ...]], ...] = (
     (_DELETED, ("restore-vm",)),
     (_NETWORK, ("delete-direct-connect",)),
     (_GROUP, ("create-security-rule", "delete-security-rule", "delete-security-group")),
+    (_ADDRESSES, ("set-address-group", "delete-address-group")),
     (_BALANCER, ("set-load-balancer", "delete-load-balancer")),
     (TENANT, ("offboard-tenant", "delete-peering")),
     (_NODE_POOL, ("render-node",)),

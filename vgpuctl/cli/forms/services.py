@@ -62,6 +62,7 @@ def services(
             command_timeout_s,
             key_file=_path("key_file"),
             ovn_northbound=configured("ovn_northbound"),
+            ovn_southbound=configured("ovn_southbound"),
             ovn_key=_path("ovn_key"),
             ovn_certificate=_path("ovn_certificate"),
             ovn_authority=_path("ovn_authority"),

@@ -64,6 +64,30 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("delete-port-forward 8080 -t acme --dry-run", "what would be deleted"),
         Example("delete-port-forward 8080 udp/53 -t acme --yes", "several"),
     ),
+    "create-address-group": (
+        Example("create-address-group acme/partners --address 192.0.2.0/24 --address 198.51.100.7", "for rules"),
+        Example("create-address-group acme/blocked --dry-run", "what would change; it may be empty"),
+    ),
+    "set-address-group": (
+        Example("set-address-group acme/partners --add-address 203.0.113.0/28", "one network more"),
+        Example("set-address-group acme/partners --remove-address 198.51.100.7 --dry-run", "what would change"),
+    ),
+    "delete-address-group": (
+        Example("delete-address-group acme/partners --dry-run", "what would be deleted"),
+        Example("delete-address-group acme/partners --yes", "without a question"),
+    ),
+    "create-egress-policy": (
+        Example("create-egress-policy deny -t acme --dry-run", "what would change"),
+        Example("create-egress-policy deny -t acme", "VMs send only what egress rules allow"),
+    ),
+    "delete-egress-policy": (
+        Example("delete-egress-policy -t acme --dry-run", "what would be deleted"),
+        Example("delete-egress-policy -t acme --yes", "VMs send what no egress rule denies"),
+    ),
+    "explain-network": (
+        Example("explain-network web-1 web-2 tcp/443 -t acme", "which rule decides"),
+        Example("explain-network outside web-1 tcp/80 -t acme -o json", "from outside, for a program"),
+    ),
     "create-security-group": (
         Example("create-security-group acme/web --rule tcp:80", "HTTP from everywhere"),
         Example("create-security-group acme/db --rule tcp:5432@group:web", "from the members of a group"),
@@ -75,6 +99,7 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "create-security-rule": (
         Example("create-security-rule acme/web tcp:443", "HTTPS too"),
         Example("create-security-rule acme/web tcp:22@10.9.0.0/24 --dry-run", "what would change"),
+        Example("create-security-rule acme/web egress:deny:tcp:25,log deny:any@addresses:blocked,priority=200", "deny"),
     ),
     "delete-security-rule": (
         Example("delete-security-rule acme/web tcp:443 --dry-run", "what would change"),

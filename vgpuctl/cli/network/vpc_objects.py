@@ -43,6 +43,7 @@ _LISTING: "Listing[ShownObject, ShownObject]" = Listing(
         Column("KIND", lambda one: one.kind),
         Column("NAME", lambda one: one.name),
         Column("SPECIFICATION", lambda one: describe(one.spec), drops=1),
+        Column("REMARKS", lambda one: "; ".join(one.remarks), drops=2),
     ),
     name=lambda one: f"{one.tenant}/{one.kind}/{one.name}",
     json=lambda one: one,

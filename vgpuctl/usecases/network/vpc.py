@@ -8,9 +8,12 @@ from typing import TypeVar
 
 from vgpuctl.model.interfaces import interface_at
 from vgpuctl.model.network import Backend, Network, NetworkState, Port
+from vgpuctl.model.security_rule import EgressDefault
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.vpc import (
+    AddressGroup,
     DirectConnect,
+    EgressPolicy,
     FloatingIp,
     Gateway,
     LoadBalancer,
@@ -59,6 +62,8 @@ def read_vpc(session: Session, tenant: str, *, without_vm: str | None = None, wi
         balancers=objects(LoadBalancer),
         direct_connects=objects(DirectConnect),
         peerings=_peerings(session, tenant, objects(PeeringSpec), without),
+        address_groups=objects(AddressGroup),
+        egress=next((policy.default for policy in objects(EgressPolicy)), EgressDefault.ALLOW),
         mtu=tunnel_mtu(session),
     )
     for gateway in objects(Gateway):

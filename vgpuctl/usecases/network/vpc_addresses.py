@@ -8,6 +8,7 @@ from vgpuctl.errors import NetworkInUse, NotFound, StateError, UsageError
 from vgpuctl.model.network import Network, is_ipv6, overlap
 from vgpuctl.model.vpc import (
     DEFAULT_GROUP,
+    AddressGroup,
     DirectConnect,
     ExternalNetwork,
     FloatingIp,
@@ -80,12 +81,21 @@ def _external_address6(session: Session, tenant: str, gateway: Gateway, holder: 
 
 def _refuse_unknown_groups(session: Session, tenant: str, group: SecurityGroup) -> None:
     known = {one.name for one in session.vpc_objects(tenant, SecurityGroup)} | {group.name, DEFAULT_GROUP}
+    addresses = {one.name for one in session.vpc_objects(tenant, AddressGroup)}
     for rule in group.rules:
         if rule.source_group is not None and rule.source_group not in known:
             raise NotFound(
                 f"a rule of security group {group.name} of tenant {tenant} names group {rule.source_group}, which does "
                 "not exist",
                 hint=f"the groups are {', '.join(sorted(known))}",
+            )
+        if rule.address_group is not None and rule.address_group not in addresses:
+            raise NotFound(
+                f"a rule of security group {group.name} of tenant {tenant} names address group {rule.address_group}, "
+                "which does not exist",
+                hint=f"the address groups are {', '.join(sorted(addresses))}"
+                if addresses
+                else "create it with `vgpuctl create-address-group`",
             )
 
 

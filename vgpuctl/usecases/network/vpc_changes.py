@@ -14,7 +14,7 @@ from vgpuctl.errors import NetworkInUse
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.vm import printed_name
-from vgpuctl.model.vpc import FloatingIp, Gateway, PortForward, SecurityGroup, VpcKind, VpcSpec
+from vgpuctl.model.vpc import AddressGroup, FloatingIp, Gateway, PortForward, SecurityGroup, VpcKind, VpcSpec
 from vgpuctl.specs.vpc_objects import is_same, without_given
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked, refuse_without_ovn
@@ -120,7 +120,8 @@ def _keep(
         _note(session, tenant, spec, outcome_word, before=there.get(place), after=now[place])
     gone = tuple(reversed(decision.gone))
     going = {(spec.kind, spec.key) for spec in gone}
-    users = list(_users(session, tenant, gone, [spec for place, spec in now.items() if place not in going]))
+    staying = [spec for place, spec in now.items() if place not in going]
+    users = list(dict.fromkeys(_users(session, tenant, gone, staying)))
     if users:
         raise NetworkInUse(
             f"objects of tenant {tenant} are in use",
@@ -135,6 +136,7 @@ def _keep(
 def _users(session: Session, tenant: str, gone: Sequence[VpcSpec], staying: Sequence[VpcSpec]) -> Iterator[str]:
     """The users of objects to delete: `security group web: VM web-1 is in it`."""
     groups = {spec.name for spec in gone if isinstance(spec, SecurityGroup)}
+    addresses = {spec.name for spec in gone if isinstance(spec, AddressGroup)}
     has_no_gateway = any(isinstance(spec, Gateway) for spec in gone)
     for vm in session.vms(tenant=tenant) if groups else ():
         for name in sorted({name for one in interfaces_of(vm.request) for name in one.security_groups}):
@@ -145,6 +147,8 @@ def _users(session: Session, tenant: str, gone: Sequence[VpcSpec], staying: Sequ
             for rule in spec.rules:
                 if rule.source_group in groups:
                     yield f"security group {rule.source_group}: a rule of group {spec.name} names it"
+                if rule.address_group in addresses:
+                    yield f"address group {rule.address_group}: a rule of security group {spec.name} names it"
         if has_no_gateway and isinstance(spec, FloatingIp | PortForward):
             yield f"gateway: {spec.kind} {spec.key} uses it"
 

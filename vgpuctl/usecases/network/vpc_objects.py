@@ -13,6 +13,7 @@ from vgpuctl.model.vpc import FloatingIp, PeeringSpec, PortForward, VpcKind, Vpc
 from vgpuctl.specs.vpc_objects import KIND_OF, ObjectKind, describe, is_same, list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion
+from vgpuctl.usecases.network.rule_remarks import REMARKED, remarks_of_rules
 from vgpuctl.usecases.network.vpc import carried
 from vgpuctl.usecases.network.vpc_addresses import all_objects
 from vgpuctl.usecases.network.vpc_changes import Changed, Decision, change_objects
@@ -21,17 +22,21 @@ from vgpuctl.usecases.running.services import Services
 
 @dataclass(frozen=True)
 class ShownObject:
-    """One object of a tenant's VPC. name: its key among those of its kind."""
+    """One object of a tenant's VPC. name: its key among those of its kind. remarks: such as rules that never match."""
 
     tenant: str
     kind: VpcKind
     name: str
     spec: VpcSpec
+    remarks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
 class CreatedObject:
-    """The answer of a create command. changed: False if the object was there. remarks: why it has no effect yet."""
+    """The answer of a create command. changed: False if the object was there. remarks: why it has no effect yet.
+
+    Those of the object itself are among them.
+    """
 
     object: ShownObject
     changed: bool
@@ -96,12 +101,15 @@ def list_vpc_objects(
         if tenant is not None:
             session.tenant(tenant)
         names = [one.name for one in session.tenants()] if tenant is None else [tenant]
-        return [
-            ShownObject(name, spec.kind, spec.key, spec)
-            for name in names
-            for spec in all_objects(session, name)
-            if spec.kind is not VpcKind.CONTACT and kind in (None, spec.kind)
-        ]
+        found = []
+        for name in names:
+            remarks = remarks_of_rules(session, name) if kind in (None, *REMARKED) else {}
+            found += [
+                ShownObject(name, spec.kind, spec.key, spec, tuple(remarks.get((spec.kind, spec.key), ())))
+                for spec in all_objects(session, name)
+                if spec.kind is not VpcKind.CONTACT and kind in (None, spec.kind)
+            ]
+        return found
 
 
 def deletion_of(kind: ObjectKind) -> Deletion[ShownObject]:
@@ -153,8 +161,9 @@ def _changed(kind: ObjectKind, there: VpcSpec, change: ObjectChange) -> VpcSpec:
 def _created(services: Services, tenant: str, changed: Changed) -> CreatedObject:
     (spec,) = changed.objects
     with services.store.reading() as session:
-        remarks = tuple(remarks_on(session, tenant, spec))
-    return CreatedObject(ShownObject(tenant, spec.kind, spec.key, spec), changed.is_change, remarks)
+        own = tuple(remarks_of_rules(session, tenant).get((spec.kind, spec.key), ())) if spec.kind in REMARKED else ()
+        remarks = (*remarks_on(session, tenant, spec), *own)
+    return CreatedObject(ShownObject(tenant, spec.kind, spec.key, spec, own), changed.is_change, remarks)
 
 
 def _find(session: Session, tenant: str, kind: ObjectKind, key: str) -> VpcSpec:

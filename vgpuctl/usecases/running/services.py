@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from vgpuctl.model.way import Way
     from vgpuctl.ovn.authority import Authority
     from vgpuctl.ovn.northbound import Northbound
+    from vgpuctl.ovn.tracing import PacketTracer
     from vgpuctl.store.restore import StorePlace
     from vgpuctl.store.store import Store
     from vgpuctl.usecases.running.cluster_link import ClusterLink
@@ -48,6 +49,7 @@ class Openers:
     store_place: Callable[[], "StorePlace"]
     session: Callable[["Inventory", str], HostSession]
     northbound: Callable[[], "Northbound"] | None = None
+    tracer: "Callable[[], PacketTracer | None]" = lambda: None
     authority: Callable[[], "Authority | None"] = lambda: None
     move_authority: "Callable[[], Authority] | None" = None
     inventory_mark: Callable[[], object] = lambda: None
@@ -231,6 +233,11 @@ class Services:
                     )
                 self._northbound = self._opens.northbound().__enter__()
             return self._northbound
+
+    @property
+    def tracer(self) -> "PacketTracer | None":
+        """Traces packets through OVN; None where its southbound database was not named. Raises UsageError."""
+        return self._opens.tracer()
 
     @property
     def authority(self) -> "Authority | None":

@@ -23,6 +23,7 @@ new_name nics node note objects older_than os_name params partition path pattern
 print_config programs prometheus prometheus_page reason replay require_labels required resume_file rights role rules
 runbooks serial server since size snapshot taints timeout until user vgpu_params volume way window workload zone
 bandwidth cidr6 cpu_weight disk_iops disk_mbps gateway6 gone pool6 routed6
+add_addresses addresses remove_addresses traffic
 """
 FREE = frozenset(_FREE.split())
 """Texts of a form of their own, and names of what the store does not have."""
@@ -71,7 +72,7 @@ def test_a_wrong_word_behind_a_family_prints_nothing_on_the_users_line(capsys: p
 @pytest.mark.parametrize(
     ("given", "begun", "offered"),
     [
-        ([], "ex", ["explain-vm", "export"]),
+        ([], "ex", ["explain-network", "explain-vm", "export"]),
         (["export"], "k", ["kubevirt"]),
         (["serve"], "", ["autoscaler", "exporter", "extender", "web"]),
         (["list-vms"], "", []),

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable
 
 _LIMIT_S = 2.0
+_SILENCE_S = 1.0
+_ECHO_PORT = 53
 _ECHO_REQUEST, _ECHO_REPLY = {4: 8, 6: 128}, {4: 0, 6: 129}
 _SIOCGIFHWADDR = 0x8927
 _SOLICIT, _REQUEST = 1, 3
@@ -19,17 +21,45 @@ _CLIENT_ID, _SERVER_ID, _IA_NA, _IA_ADDRESS, _OPTION_REQUEST, _ELAPSED, _DNS = 1
 
 
 def serve(name: str, *ports: str) -> None:
-    """Answer each connection, of either IP version, with the server's name and the peer's address."""
-    listening = []
+    """Answer each connection, of either IP version, with the server's name and the peer's address; echo UDP."""
+    echo = socket.socket(socket.AF_INET6, socket.SOCK_DGRAM)
+    echo.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    echo.bind(("::", _ECHO_PORT))
+    listening = [echo]
     for port in ports:
         one = socket.create_server(("::", int(port)), family=socket.AF_INET6, dualstack_ipv6=True, backlog=64)
         listening.append(one)
     _tell("ready")
     while True:
         for one in select.select(listening, [], [])[0]:
+            if one is echo:
+                one.sendto(*one.recvfrom(200))
+                continue
             connection, peer = one.accept()
             with connection:
                 connection.sendall(f"{name} {peer[0].removeprefix('::ffff:')}".encode())
+
+
+def ask(protocol: str, address: str, port: str) -> None:
+    """Send something to a server. Prints `answered`, `refused`, or `silence`."""
+    kind = socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM
+    with socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET, kind) as one:
+        one.settimeout(_SILENCE_S)
+        try:
+            one.connect((address, int(port)))
+            one.send(b"hello")
+            _tell("answered" if one.recv(200) else "ended")
+        except ConnectionRefusedError:
+            _tell("refused")
+        except TimeoutError:
+            _tell("silence")
+
+
+def flood(address: str, count: str) -> None:
+    """Send many packets of UDP that nobody answers."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        for _ in range(int(count)):
+            one.sendto(b"x", (address, _ECHO_PORT))
 
 
 def probe(wanted: str) -> None:
@@ -148,4 +178,5 @@ def advertise(interface: str, prefix: str) -> None:
 
 if __name__ == "__main__":
     commands: dict[str, Callable[..., None]] = {"serve": serve, "probe": probe, "lease": lease, "advertise": advertise}
+    commands |= {"ask": ask, "flood": flood}
     commands[sys.argv[1]](*sys.argv[2:])

@@ -88,6 +88,11 @@ class PacketHost:
                 self._plug(f"{vpc.tenant}/{port.vm}", port, networks[port.port.network_id], bare)
         self.settle()
 
+    @property
+    def log(self) -> str:
+        """What ovn-controller has written down."""
+        return (self._central.folder / "host" / "ovn-controller.log").read_text()
+
     def settle(self) -> None:
         """Wait until the host has made flows of everything."""
         self._central.nbctl("--timeout=55", "--wait=hv", "sync")

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Random security rules of three tenants, as a real northd makes flows of them, against a second model of the rules.
 
-The tenants have overlapping networks, groups, address groups and egress policies; two of them may be peered. A packet
-is traced by ovn-trace between two ports, or to an address that nobody has. The model here reads the rules as a user
-writes them and shares no code with vgpuctl. OVN must deliver what the model delivers, and the rule that decides must be
-one that the model names.
+The tenants have overlapping networks of both IP versions, groups, address groups and egress policies; two of them may
+be peered. A packet is traced by ovn-trace between two ports, or to an address that nobody has. The model here reads the
+rules as a user writes them and shares no code with vgpuctl. OVN must deliver what the model delivers, and the rule that
+decides must be one that the model names.
 
 A case is a probe. `python -m tests.proof.network_rules --probes 2000 [--seed 42]`
 """
@@ -36,8 +36,10 @@ PROBES_OF_A_WORLD = 100
 _PORTS = (22, 53, 80, 443, 8000, 8005)
 _GROUPS = ("web", "db", "default")
 _ADDRESSES = ("partners", "empty")
+_FOREIGN6 = ("fd00::/16", "fd00:0:0:1::/64", "fd00:5::/32", "fd00::4/127", "::/0")
 _FOREIGN = ("10.0.0.0/24", "10.0.1.0/24", "10.5.0.0/16", "10.0.0.4/31", "0.0.0.0/1", "172.16.0.0/12")
 _ANSWERED = {8: 0, 13: 14}
+_TYPES6 = {8: 128, 0: 129}
 _TYPES = {"echo-request": 8, "echo-reply": 0, "type-13": 13, "type-42": 42}
 
 
@@ -79,15 +81,25 @@ class Machine:
     name: str
     network: str
     address: str
+    address6: str
     groups: tuple[str, ...]
+
+    @property
+    def addresses(self) -> tuple[str, str]:
+        """Its addresses of both IP versions."""
+        return self.address, self.address6
+
+    def beside(self, other: str) -> str:
+        """Its address of the same IP version."""
+        return self.address6 if ":" in other else self.address
 
 
 @dataclass(frozen=True)
 class Tenant:
-    """A tenant as its file declares it. networks: name, CIDR and whether it is isolated."""
+    """A tenant as its file declares it. networks: name, both CIDRs and whether it is isolated."""
 
     name: str
-    networks: tuple[tuple[str, str, bool], ...]
+    networks: tuple[tuple[str, str, str, bool], ...]
     machines: tuple[Machine, ...]
     groups: dict[str, tuple[Written, ...]]
     addresses: dict[str, tuple[str, ...]]
@@ -125,20 +137,23 @@ def generate(chance: random.Random) -> dict[str, Tenant]:
     peered = chance.choice(("acme", "globex", None))
     tenants = {}
     for name in ("acme", "globex", "initech"):
-        prefix = "10.5" if name == "initech" else "10.0"
+        prefix, prefix6 = ("10.5", "fd00:5:0") if name == "initech" else ("10.0", "fd00:0:0")
         networks = (
-            ("front", f"{prefix}.0.0/24", False),
-            ("back", f"{prefix}.1.0/24", chance.random() < 0.15),
+            ("front", f"{prefix}.0.0/24", f"{prefix6}:0::/64", False),
+            ("back", f"{prefix}.1.0/24", f"{prefix6}:1::/64", chance.random() < 0.15),
         )
+        places = ((0, "front"), (0, "front"), (0, "front"), (1, "back"), (1, "back"))
         machines = tuple(
-            Machine(name, f"vm-{number}", network, f"{prefix}.{place}.{number + 2}", _some_groups(chance))
-            for number, (place, network) in enumerate(
-                ((0, "front"), (0, "front"), (0, "front"), (1, "back"), (1, "back"))
+            Machine(
+                *(name, f"vm-{number}", network, f"{prefix}.{place}.{number + 2}"),
+                str(ipaddress.ip_address(f"{prefix6}:{place}::{number + 2:x}")),
+                _some_groups(chance),
             )
+            for number, (place, network) in enumerate(places)
         )
         peer = peered if name == "initech" else "initech" if name == peered else None
         groups = {group: _rules(chance) for group in _GROUPS if group != "default" or chance.random() < 0.5}
-        addresses = {"partners": tuple(chance.sample(_FOREIGN, 2)), "empty": ()}
+        addresses = {"partners": (chance.choice(_FOREIGN), chance.choice(_FOREIGN6)), "empty": ()}
         egress = chance.choice(("allow", "allow", "deny"))
         tenants[name] = Tenant(name, networks, machines, groups, addresses, egress, peer)
     return tenants
@@ -168,13 +183,19 @@ def _rule(chance: random.Random) -> Written:
         *(f"addresses:{one}" for one in _ADDRESSES),
     ]
     action = chance.choice(("allow", "allow", "allow", "allow", "deny", "reject"))
+    peer = chance.choice(peers)
+    kinds = [
+        one
+        for one in _TYPES
+        if ":" not in peer.replace("group:", "").replace("addresses:", "") or _TYPES[one] in _TYPES6
+    ]
     return Written(
         chance.choice(("ingress", "ingress", "egress")),
         action,
         protocol,
         None if ports is None else (ports[0], ports[1]),
-        chance.choice(tuple(_TYPES)) if protocol == "icmp" and chance.random() < 0.6 else None,
-        chance.choice(peers),
+        chance.choice(kinds) if protocol == "icmp" and chance.random() < 0.6 else None,
+        peer,
         chance.choice((1, 99, 100, 100, 101, 1000)),
         action == "allow" and chance.random() < 0.2,
         chance.random() < 0.2,
@@ -190,7 +211,7 @@ def expect(tenants: dict[str, Tenant], sender: Machine, address: str, packet: Pa
     receiver = _reached(tenants, sender, address)
     if receiver is None:
         return Expected(None, egress, None, "nowhere")
-    allowed, ingress = _decided(tenants[receiver.tenant], receiver, "ingress", sender.address, packet)
+    allowed, ingress = _decided(tenants[receiver.tenant], receiver, "ingress", sender.beside(address), packet)
     return Expected(receiver if allowed == "allow" else None, egress, ingress, f"ingress {allowed}")
 
 
@@ -198,18 +219,18 @@ def _reached(tenants: dict[str, Tenant], sender: Machine, address: str) -> Machi
     """The machine to which the sender's networks lead for an address, None for nobody."""
     own = tenants[sender.tenant]
     for machine in own.machines:
-        if machine.address == address:
+        if address in machine.addresses:
             together = machine.network == sender.network
             return machine if together or not (_is_isolated(own, machine) or _is_isolated(own, sender)) else None
     if own.peer is None or _is_isolated(own, sender):
         return None
     peer = tenants[own.peer]
-    found = (one for one in peer.machines if one.address == address and not _is_isolated(peer, one))
+    found = (one for one in peer.machines if address in one.addresses and not _is_isolated(peer, one))
     return next(found, None)
 
 
 def _is_isolated(tenant: Tenant, machine: Machine) -> bool:
-    return next(isolated for name, _cidr, isolated in tenant.networks if name == machine.network)
+    return next(isolated for name, _cidr, _cidr6, isolated in tenant.networks if name == machine.network)
 
 
 def _decided(
@@ -258,7 +279,7 @@ def _is_peer(tenant: Tenant, peer: str, other: str) -> bool:
 
 
 def _members(tenant: Tenant, group: str) -> set[str]:
-    return {one.address for one in tenant.machines if group in (one.groups or ("default",))}
+    return {address for one in tenant.machines if group in (one.groups or ("default",)) for address in one.addresses}
 
 
 def vpc_of(tenants: dict[str, Tenant], name: str) -> Vpc:
@@ -269,7 +290,7 @@ def vpc_of(tenants: dict[str, Tenant], name: str) -> Vpc:
     for machine in tenant.machines:
         port_id = _id(name, machine.name)
         network = networks[machine.network]
-        port = Port(port_id, network.id, _id(name, machine.name, "vm"), 0, mac_address(port_id), machine.address)
+        port = Port(port_id, network.id, _id(name, machine.name, "vm"), 0, mac_address(port_id), *machine.addresses)
         ports.append(VpcPort(port, machine.name, machine.groups))
     peerings: tuple[Peering, ...] = ()
     if tenant.peer is not None:
@@ -289,8 +310,8 @@ def vpc_of(tenants: dict[str, Tenant], name: str) -> Vpc:
     )
 
 
-def _network(tenant: str, name: str, cidr: str, isolated: bool) -> Network:
-    request = NetworkRequest(name, tenant, cidr, isolated=isolated, backend=Backend.OVN)
+def _network(tenant: str, name: str, cidr: str, cidr6: str, isolated: bool) -> Network:
+    request = NetworkRequest(name, tenant, cidr, isolated=isolated, backend=Backend.OVN, cidr6=cidr6)
     return Network(_id(tenant, name), request, NetworkState.CREATED)
 
 
@@ -302,14 +323,22 @@ def probe(tracer: PacketTracer, vpcs: Sequence[Vpc], sender: Machine, address: s
     """Trace a packet through the real flows."""
     vpc = next(one for one in vpcs if one.tenant == sender.tenant)
     own = vpc.ports_by_vm[sender.name].port
-    neighbours = {one.port.address: one.port.mac_address for one in vpc.ports if one.port.network_id == own.network_id}
-    inside = f"icmp4.type == {packet.kind}"
+    neighbours = {
+        there: one.port.mac_address
+        for one in vpc.ports
+        if one.port.network_id == own.network_id
+        for there in one.port.addresses
+    }
+    version = 6 if ":" in address else 4
+    inside = (
+        f"icmp{version}.type == {_TYPES6[packet.kind] if version == 6 and packet.protocol == 'icmp' else packet.kind}"
+    )
     if packet.protocol != "icmp":
         inside = f"{packet.protocol}.src == {packet.ports[0]} && {packet.protocol}.dst == {packet.ports[1]}"
     flow = (
         f'inport == "{own.id}" && eth.src == {own.mac_address} && '
         f"eth.dst == {neighbours.get(address, mac_address(f'{own.network_id}/gateway'))} && "
-        f"ip4.src == {own.address} && ip4.dst == {address} && ip.ttl == 64 && {inside}"
+        f"ip{version}.src == {sender.beside(address)} && ip{version}.dst == {address} && ip.ttl == 64 && {inside}"
     )
     return tracer.trace(ovn_name("s", own.network_id), flow, vpcs)
 
@@ -372,13 +401,14 @@ def run(central: LocalOvn, *, probes: int, seed: int) -> tuple[Counter[str], lis
 def _question(chance: random.Random, tenants: dict[str, Tenant]) -> tuple[Machine, str, Packet]:
     everybody = [machine for tenant in tenants.values() for machine in tenant.machines]
     sender = chance.choice(everybody)
-    others = [one.address for one in everybody if one.address != sender.address]
     if chance.random() < 0.6:
-        others = [one.address for one in tenants[sender.tenant].machines if one is not sender]
+        everybody = list(tenants[sender.tenant].machines)
+    others = [address for one in everybody for address in one.addresses if address not in sender.addresses]
+    address = "10.0.0.99" if chance.random() < 0.03 else chance.choice(others)
     protocol = chance.choice(("tcp", "tcp", "udp", "icmp"))
     if protocol == "icmp":
-        return sender, chance.choice(others), Packet(protocol, kind=chance.choice(tuple(_TYPES.values())))
-    address = "10.0.0.99" if chance.random() < 0.03 else chance.choice(others)
+        kinds = [one for one in _TYPES.values() if ":" not in address or one in _TYPES6]
+        return sender, address, Packet(protocol, kind=chance.choice(kinds))
     return sender, address, Packet(protocol, (chance.choice((40000, *_PORTS)), chance.choice(_PORTS)))
 
 

@@ -25,7 +25,7 @@ def operator(fleet_operator: Operator, central: LocalOvn, chassis: None) -> Oper
     made = replace(fleet_operator, variables=variables)
     made.does(*EXTERNAL)
     made.does("create-tenant", "acme")
-    made.does("create-network", "front", *ACME, "--cidr", "10.0.0.0/24")
+    made.does("create-network", "front", *ACME, "--cidr", "10.0.0.0/24", "--cidr6", "fd00:1::/64")
     made.does("create-security-group", "web", *ACME, "--rule", "tcp:80", "--rule", "egress:deny:udp,priority=200")
     made.does("create-security-group", "db", *ACME, "--rule", "tcp:5432", "--rule", "reject:any@group:web,priority=300")
     made.does("create-vm", "web-1", *ACME, *SIZE, "--security-group", "web")
@@ -41,6 +41,8 @@ CASES = (
     ("db-1 10.0.0.2 tcp/443", False, ("egress allow None", "ingress deny None")),
     ("web-1 db-1 tcp/5432", False, ("egress allow None", "ingress reject reject:any@group:web,priority=300")),
     ("web-1 db-1 udp/53", False, ("egress deny egress:deny:udp,priority=200",)),
+    ("db-1 fd00:1::2 tcp/80", True, ("egress allow None", "ingress allow tcp:80")),
+    ("web-1 fd00:1::3 icmp", False, ("egress allow None", "ingress reject reject:any@group:web,priority=300")),
     ("outside web-1 tcp/80", True, ("ingress allow tcp:80",)),
     ("198.51.100.9 db-1 tcp/5432", True, ("ingress allow tcp:5432",)),
     ("db-1 outside icmp", True, ("egress allow None",)),
@@ -75,6 +77,8 @@ def test_a_way_that_ends_without_a_rule_and_ends_that_do_not_fit_are_told(
         ("web-1 web-1 tcp/80", "usage"),
         ("outside 192.0.2.1 tcp/80", "usage"),
         ("10.0.0.99 db-1 tcp/80", "usage"),
+        ("2001:db8::1 10.0.0.2 tcp/80", "usage"),
+        ("db-1 fd00:1::2 icmp/type-13", "usage"),
         ("web-1 db-1 80", "usage"),
     ):
         assert operator.is_refused("explain-network", *question.split(), *ACME)["reference"] == reference, question

@@ -33,7 +33,7 @@ def vpc(*rules: str, egress: str = "allow", addresses: tuple[str, ...] = ()) -> 
 
 
 def test_ovn_delivers_what_a_second_model_of_random_rules_says(central: LocalOvn) -> None:
-    counts, differences = network_rules.run(central, probes=120, seed=231)
+    counts, differences = network_rules.run(central, probes=120, seed=75)
     assert differences == [], "\n".join(differences)
     missing = {
         "egress deny",
@@ -48,7 +48,7 @@ def test_ovn_delivers_what_a_second_model_of_random_rules_says(central: LocalOvn
 
 def test_the_comparison_finds_a_rule_that_ovn_lacks(central: LocalOvn, northbound: Northbound) -> None:
     """The proof is able to fail: OVN gets the rows of a tenant without its groups."""
-    tenants = network_rules.generate(random.Random("7/1"))
+    tenants = network_rules.generate(random.Random("7/4"))
     vpcs = [network_rules.vpc_of(tenants, name) for name in tenants]
     without = [replace(one, groups=tuple(replace(group, rules=()) for group in one.groups)) for one in vpcs]
     northbound.apply({tenant_owner(one.tenant): vpc_rows(one) for one in without})
@@ -65,7 +65,7 @@ def test_the_comparison_finds_a_rule_that_ovn_lacks(central: LocalOvn, northboun
                 network_rules.compare(expected, network_rules.probe(tracer, vpcs, sender, receiver.address, packet))
             except network_rules.Difference:
                 found += 1
-    assert found
+    assert found >= 12
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from vgpuctl.model.node_pool import NodePool
     from vgpuctl.model.rehearsal import Rehearsal
     from vgpuctl.ovn.authority import Authority
-    from vgpuctl.ovn.northbound import Northbound
+    from vgpuctl.ovn.northbound import Northbound, NorthboundAddress
+    from vgpuctl.ovn.southbound import Southbound
     from vgpuctl.ovn.tracing import PacketTracer
     from vgpuctl.store.restore import StorePlace
     from vgpuctl.store.store import Store
@@ -48,6 +49,7 @@ class Settings:
     ovn_authority: Path | None = None
     authority_folder: Path | None = None
     reachable_networks: Sequence[str] = ()
+    internal_domain: str | None = None
     key_file: Path | None = None
     command: str = ""
     history: Path | None = None
@@ -152,6 +154,11 @@ def open_services(
             address = NorthboundAddress(remote, settings.ovn_key, settings.ovn_certificate, settings.ovn_authority)
         return Northbound(address, rehearses=settings.rehearsal is not None)
 
+    def southbound() -> "Southbound":
+        from vgpuctl.ovn.southbound import Southbound
+
+        return Southbound(_southbound_address(settings))
+
     def past() -> "PastSource":
         from vgpuctl.usecases.running.history import PastSource, history_path
 
@@ -171,6 +178,7 @@ def open_services(
             session=session,
             northbound=northbound if settings.ovn_northbound else None,
             tracer=functools.partial(_tracer, settings),
+            southbound=southbound if settings.ovn_southbound else None,
             authority=functools.partial(_authority, settings),
             move_authority=functools.partial(_move_authority, settings),
             past=past,
@@ -183,6 +191,7 @@ def open_services(
         forks=settings.forks,
         watch=watch,
         reachable_networks=_parsed(settings.reachable_networks),
+        internal_domain=_domain(settings.internal_domain),
         rehearsal=settings.rehearsal,
     )
     return services
@@ -206,6 +215,13 @@ def _parsed(networks: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(parse_reachable(text)) for text in networks)
 
 
+def _domain(text: str | None) -> str:
+    """The domain of internal names. Raises UsageError."""
+    from vgpuctl.model.internal_names import DEFAULT_DOMAIN, parse_domain
+
+    return parse_domain(text) if text else DEFAULT_DOMAIN
+
+
 def _open_cluster(settings: Settings, pool: "NodePool") -> "ClusterLink | None":
     from vgpuctl.model.node_pool import NodeRole
 
@@ -225,6 +241,25 @@ def _open_cluster(settings: Settings, pool: "NodePool") -> "ClusterLink | None":
     return None
 
 
+def _southbound_address(settings: Settings) -> "NorthboundAddress":
+    """The southbound database trusts the authority of hosts, so ours has an identity for it: `southbound`."""
+    from vgpuctl.ovn.northbound import NorthboundAddress
+    from vgpuctl.ovn.southbound import OWN_NAME
+
+    remote = settings.ovn_southbound or ""
+    named = (settings.ovn_key, settings.ovn_certificate, settings.ovn_authority)
+    own = _authority(settings) if remote.startswith("ssl:") and named == (None, None, None) else None
+    if own is None:
+        return NorthboundAddress(remote, *named)
+    files = own.files(OWN_NAME)
+    if not files.key.exists():
+        raise UsageError(
+            f"there is no certificate {OWN_NAME} for OVN's southbound database {remote}",
+            hint=f"create it with `vgpuctl create-certificate {OWN_NAME}`",
+        )
+    return NorthboundAddress(remote, files.key, files.certificate, files.authority)
+
+
 def _authority(settings: Settings) -> "Authority | None":
     from vgpuctl.ovn.authority import Authority, default_folder
 
@@ -233,24 +268,11 @@ def _authority(settings: Settings) -> "Authority | None":
 
 
 def _tracer(settings: Settings) -> "PacketTracer | None":
-    """The southbound database trusts the authority of hosts, so ours has an identity for it: `southbound`."""
-    remote = settings.ovn_southbound
-    if not remote:
+    if not settings.ovn_southbound:
         return None
-    from vgpuctl.ovn.northbound import NorthboundAddress
-    from vgpuctl.ovn.tracing import OWN_NAME, PacketTracer
+    from vgpuctl.ovn.tracing import PacketTracer
 
-    named = (settings.ovn_key, settings.ovn_certificate, settings.ovn_authority)
-    own = _authority(settings) if remote.startswith("ssl:") and named == (None, None, None) else None
-    if own is None:
-        return PacketTracer(NorthboundAddress(remote, *named))
-    files = own.files(OWN_NAME)
-    if not files.key.exists():
-        raise UsageError(
-            f"there is no certificate {OWN_NAME} for OVN's southbound database {remote}",
-            hint=f"create it with `vgpuctl create-certificate {OWN_NAME}`",
-        )
-    return PacketTracer(NorthboundAddress(remote, files.key, files.certificate, files.authority))
+    return PacketTracer(_southbound_address(settings))
 
 
 def _move_authority(settings: Settings) -> "Authority":

@@ -113,6 +113,7 @@ PAST_THE_GATE = {
     "local_files.py:open_lock": "a lock has no content",
     "local_files.py:open_to_append": "nothing is read",
     "local_files.py:read_own": "a stricter gate, for copies that programs keep: of this user alone",
+    "ovn/southbound.py:_connect": _OPENED,
     "store/backup.py:_pack": "written by this process in a folder of its own",
     "store/backup.py:_sha256": "written by this process in a folder of its own",
     "store/backup.py:_unpacked": _OPENED,

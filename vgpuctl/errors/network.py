@@ -37,7 +37,7 @@ class OvnError(VgpuctlError):
 
 
 class OvnUnreachable(OvnError):
-    """OVN's northbound database does not answer."""
+    """A database of OVN does not answer."""
 
     reference = "ovn-unreachable"
 

@@ -32,6 +32,7 @@ class ContextSettings:
     slurm_folder: str | None = None
     reachable_networks: tuple[str, ...] | None = None
     cluster_networks: tuple[str, ...] | None = None
+    internal_domain: str | None = None
 
 
 _EXCEPTIONS = {"database": "VGPUCTL_DATABASE_URL"}

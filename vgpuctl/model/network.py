@@ -119,6 +119,11 @@ class Network:
         return overlap(self.subnets, other.subnets)
 
     @property
+    def is_carried(self) -> bool:
+        """True if OVN carries the network, or is to."""
+        return self.request.backend is Backend.OVN and self.state is not NetworkState.DELETING
+
+    @property
     def bridge(self) -> str:
         """The host's bridge; see interface_name."""
         return interface_name(self.id)
@@ -147,11 +152,15 @@ class Port:
 
 @dataclass(frozen=True)
 class Attachment:
-    """A port with the network it is in. tunnel_mtu: what fits a tunnel between any two hosts, where OVN carries it."""
+    """A port with the network it is in. tunnel_mtu: what fits a tunnel between any two hosts, where OVN carries it.
+
+    search: the domains in which the guest looks for names (vgpuctl.model.internal_names).
+    """
 
     network: Network
     port: Port
     tunnel_mtu: int = DEFAULT_TUNNEL_MTU
+    search: tuple[str, ...] = ()
 
 
 def interface_name(network_id: str) -> str:

@@ -216,6 +216,14 @@ class PromiseRow(StrEnum):
         "The port of each interface in a network that OVN carries.",
         "OVN's northbound database has it up on some host, with the addresses and the rate that the store has",
     )
+    GATEWAY = (
+        "gateway",
+        Witness.OVN,
+        _BY_COMMAND,
+        "The way out of its tenant's networks.",
+        "OVN's southbound database names a chassis that carries the tenant's gateway; whether it is the first one is"
+        " told and breaks nothing; the row is shown where a VM is in a routed network of a tenant with a gateway",
+    )
     DISPLAY = (
         "display",
         Witness.LIBVIRT,

@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.internal_names import DEFAULT_DOMAIN
 from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port, Subnet
 from vgpuctl.model.security_rule import EgressDefault, Rule
 
@@ -98,9 +99,9 @@ class ExternalNetwork:
     """A network that tenants' gateways lead to, as the operator declares it.
 
     physical_network: the name that hosts map to a bridge (ovn-bridge-mappings). first, last: addresses for tenants.
-    chassis: system-ids of hosts that may be gateways, the preferred one first. management: networks that no tenant may
-    reach. cidr6, gateway6, first6, last6: the same of IPv6, None without. routed6: prefixes that the provider routes to
-    tenants' gateways, so that networks with such addresses need no NAT.
+    chassis: system-ids of hosts that may be gateways; tenants are spread over them. management: networks that no tenant
+    may reach. cidr6, gateway6, first6, last6: the same of IPv6, None without. routed6: prefixes that the provider
+    routes to tenants' gateways, so that networks with such addresses need no NAT.
     """
 
     name: str
@@ -295,6 +296,7 @@ class Vpc:
     router_address6: its IPv6 address there, None without. routed6: its networks, by CIDR, whose IPv6 addresses the
     external network routes to it.
     egress: what becomes of the traffic from its VMs that no rule is about.
+    domain: of the internal names, as `internal`. aside: chassis that carry a gateway only if no other can.
     """
 
     tenant: str
@@ -313,6 +315,8 @@ class Vpc:
     mtu: int = DEFAULT_TUNNEL_MTU
     router_address6: str | None = None
     routed6: frozenset[str] = frozenset()
+    domain: str = DEFAULT_DOMAIN
+    aside: frozenset[str] = frozenset()
     ports_by_vm: dict[str, VpcPort] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -39,7 +39,10 @@ TABLES = (
     "QoS",
     "Load_Balancer",
     "Load_Balancer_Health_Check",
+    "DNS",
 )
+_NEWER = {("DNS", "options")}
+"""Columns that an older OVN lacks, which then does without them."""
 _REMOTE = re.compile(r"(?P<kind>unix|tcp|ssl):(?P<rest>.+)")
 _DATABASE_PORTS = {"northbound": 6641, "southbound": 6642}
 _TIMEOUT_S = 30
@@ -288,6 +291,8 @@ class _Reconcile:
     def _set_columns(self, row: Any, columns: Mapping[str, object]) -> bool:
         changed = False
         for column, value in columns.items():
+            if (row._table.name, column) in _NEWER and column not in row._table.columns:
+                continue
             wanted = sorted(value) if isinstance(value, list | tuple) else value
             current = getattr(row, column, None)
             if (sorted(current) if isinstance(current, list) else current) != wanted:

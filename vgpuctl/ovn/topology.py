@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from vgpuctl.model.network import Network, Subnet, is_ipv6, link_local, mac_address
 from vgpuctl.model.vpc import ExternalNetwork, Vpc, VpcPort, link_addresses, ovn_name
 from vgpuctl.ovn.balancing import balancer_references, balancer_rows, forward_rows, router_references
+from vgpuctl.ovn.gateways import chassis_rows, gateway_port
+from vgpuctl.ovn.names import dhcp_search, names_port, names_references, names_rows, resolvers_of
 from vgpuctl.ovn.rows import Reference, Row
 from vgpuctl.ovn.security import security_rows
 
@@ -33,7 +35,7 @@ def vpc_rows(vpc: Vpc) -> list[Row]:
     """Every row of a tenant, none when it has no network."""
     if not vpc.networks:
         return []
-    rows = [*_networks(vpc), *security_rows(vpc), *balancer_rows(vpc), *forward_rows(vpc)]
+    rows = [*_networks(vpc), *security_rows(vpc), *balancer_rows(vpc), *forward_rows(vpc), *names_rows(vpc)]
     routed = [network for network in vpc.networks if not network.request.isolated]
     router_ports = [Reference("Logical_Router_Port", f"gateway/{network.id}") for network in routed]
     routes: list[Reference] = []
@@ -73,7 +75,7 @@ def _networks(vpc: Vpc) -> Iterator[Row]:
     connects = {one.network: one for one in vpc.direct_connects}
     for network in vpc.networks:
         members = [port for port in vpc.ports if port.port.network_id == network.id]
-        own: list[Row] = [*_dhcp(network, mtu=vpc.mtu), *(_port(network, port) for port in members)]
+        own: list[Row] = [*_dhcp(vpc, network), *(_port(network, port) for port in members), *names_port(network)]
         if not network.request.isolated:
             own.extend(_gateway(network, mtu=vpc.mtu))
         if network.request.name in connects:
@@ -91,6 +93,7 @@ def _networks(vpc: Vpc) -> Iterator[Row]:
                 "ports": tuple(row.reference for row in own if row.table == "Logical_Switch_Port"),
                 "qos_rules": tuple(limit.reference for limit in limits),
                 "load_balancer": balancer_references(vpc),
+                "dns_records": names_references(vpc, network),
             },
         )
 
@@ -129,17 +132,18 @@ def _limits(port: VpcPort) -> Iterator[Row]:
         )
 
 
-def _dhcp(network: Network, *, mtu: int) -> Iterator[Row]:
+def _dhcp(vpc: Vpc, network: Network) -> Iterator[Row]:
     """OVN's DHCP server of each IP version. DHCPv6 names no router and no MTU: router advertisements do."""
     mac = mac_address(f"{network.id}/gateway")
     for subnet, gateway in zip(network.subnets, network.gateways, strict=True):
         is_six = is_ipv6(gateway)
         options = {"server_id": mac if is_six else gateway}
         if not is_six:
-            options |= {"lease_time": str(_LEASE_S), "server_mac": mac, "mtu": str(mtu)}
+            options |= {"lease_time": str(_LEASE_S), "server_mac": mac, "mtu": str(vpc.mtu)}
+            options |= dhcp_search(vpc, network)
             if not network.request.isolated:
                 options["router"] = gateway
-        resolvers = _resolvers(network, is_six=is_six)
+        resolvers = resolvers_of(network, is_six=is_six)
         if resolvers:
             options["dns_server"] = "{" + ", ".join(resolvers) + "}"
         yield Row("DHCP_Options", _dhcp_key(network, subnet), {"cidr": str(subnet), "options": options})
@@ -147,10 +151,6 @@ def _dhcp(network: Network, *, mtu: int) -> Iterator[Row]:
 
 def _dhcp_key(network: Network, subnet: Subnet) -> str:
     return f"dhcp{'' if subnet.version == 4 else subnet.version}/{network.id}"
-
-
-def _resolvers(network: Network, *, is_six: bool) -> list[str]:
-    return [one for one in network.request.dns if is_ipv6(one) == is_six]
 
 
 def _gateway(network: Network, *, mtu: int) -> Iterator[Row]:
@@ -174,7 +174,7 @@ def _advertisement(network: Network, *, mtu: int) -> dict[str, str]:
     if network.request.cidr6 is None:
         return {}
     said = {"address_mode": "dhcpv6_stateful", "send_periodic": "true", "mtu": str(mtu)}
-    for resolver in _resolvers(network, is_six=True)[:1]:  # OVN advertises one alone
+    for resolver in resolvers_of(network, is_six=True)[:1]:  # OVN advertises one alone
         said["rdnss"] = resolver
     return said
 
@@ -183,15 +183,8 @@ def _way_out(vpc: Vpc, routed: list[Network]) -> Iterator[Row]:
     external, address = vpc.external_network, vpc.router_address
     if external is None or address is None or not routed:
         return
-    name = ovn_name("o", vpc.tenant)
-    chassis = [
-        Row(
-            "Gateway_Chassis",
-            f"chassis/{one}",
-            {"name": f"{name}_{one}", "chassis_name": one, "priority": len(external.chassis) - position},
-        )
-        for position, one in enumerate(external.chassis)
-    ]
+    name = gateway_port(vpc.tenant)
+    chassis = list(chassis_rows(vpc))
     yield from chassis
     networks = [f"{address}/{ipaddress.IPv4Network(external.cidr).prefixlen}"]
     if external.cidr6 is not None and vpc.router_address6 is not None:

@@ -15,8 +15,6 @@ from vgpuctl.ovn.northbound import NorthboundAddress, check_address
 from vgpuctl.ovn.security import SecurityAcl, security_acls
 from vgpuctl.trusted_files import NAMED, NAMED_SECRET, judge
 
-OWN_NAME = "southbound"
-"""The name of the certificate of our own authority with which the southbound database is read."""
 _PROGRAM = "ovn-trace"
 _LONGEST_S, _MOST_BYTES = 60.0, 16 * 2**20
 _CONNECT_S = 5.0

@@ -31,6 +31,7 @@ COMPARISONS: Mapping[PromiseRow, _Comparison] = {
     PromiseRow.DISKS: domain.disks,
     PromiseRow.INTERFACES: domain.interfaces,
     PromiseRow.PORTS: ports.ports,
+    PromiseRow.GATEWAY: ports.gateway,
     PromiseRow.DISPLAY: domain.display,
     PromiseRow.TPM: domain.tpm,
     PromiseRow.RESTART: ports.restart,

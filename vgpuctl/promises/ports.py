@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The row about ports in networks that OVN carries, and that about the controller that starts VMs again."""
+"""The rows about ports and gateways in OVN, and that about the controller that starts VMs again."""
 
 from vgpuctl.model.interfaces import Interface
 from vgpuctl.model.network import Attachment, Backend
@@ -8,6 +8,7 @@ from vgpuctl.promises.answer import RowAnswer, RowAnswers, not_looked
 from vgpuctl.promises.witnessed import NotLookedAt, PortSeen, Promised, Witnessed
 
 _PORT = "`vgpuctl check-hosts` looks at ovn-controller of the host; `vgpuctl repair` writes OVN's rows again"
+_GATEWAY = "`vgpuctl show-external-network` names its chassis; `vgpuctl check-hosts` looks at their hosts"
 _CONTROLLER = "`vgpuctl list-controllers` shows which hosts nobody watches; start `vgpuctl controller`"
 
 
@@ -30,6 +31,21 @@ def ports(promised: Promised, seen: Witnessed) -> RowAnswers:
         found = "no such port" if there is None else ", ".join(_found(there))
         is_kept = found == wanted
         yield RowAnswer(subject, is_kept, wanted, found, remedy=_PORT)
+
+
+def gateway(promised: Promised, seen: Witnessed) -> RowAnswers:
+    """A chassis of the external network carries the tenant's gateway."""
+    asked = promised.gateway
+    if asked is None:
+        return
+    wanted = f"one of {', '.join(asked.chassis)} carries it" if asked.chassis else "a chassis carries it"
+    if isinstance(seen.carrier, NotLookedAt):
+        yield not_looked(asked.external_network, wanted, seen.carrier)
+        return
+    found = f"{seen.carrier} carries it" if seen.carrier else "no chassis carries it"
+    if seen.carrier and asked.chassis and seen.carrier != asked.chassis[0]:
+        found += f", and {asked.chassis[0]} is the first one"
+    yield RowAnswer(asked.external_network, seen.carrier in asked.chassis, wanted, found, remedy=_GATEWAY)
 
 
 def restart(promised: Promised, seen: Witnessed) -> RowAnswers:

@@ -21,7 +21,8 @@ class Promised:
 
     leases: of the GPUs that its guest has and keeps. interfaces: those that the running domain is to have. attachments:
     its ports in tenants' networks. disks: the volume that each disk writes into, by the disk's name, "" for the first.
-    declared: for the GPUs of its host, where compute time was asked for.
+    declared: for the GPUs of its host, where compute time was asked for. gateway: of its tenant, if it is in a network
+    that leads there.
     """
 
     vm: Vm
@@ -30,6 +31,16 @@ class Promised:
     attachments: Sequence[Attachment] = ()
     disks: Mapping[str, Volume] = field(default_factory=dict)
     declared: Sequence[GpuLayout] = ()
+    gateway: "PromisedGateway | None" = None
+
+
+@dataclass(frozen=True)
+class PromisedGateway:
+    """A tenant's gateway. port: its name in OVN. chassis: that may carry it, the first one first."""
+
+    external_network: str
+    port: str
+    chassis: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -166,8 +177,9 @@ class Witnessed:
 
     definition: the domain as it starts next, which is asked where the running one has not all that was promised.
 
-    ports: by OVN's name of the port. sizes: bytes of each volume, by its path. watched: whether a controller that lives
-    has claimed the VM's host. elsewhere: other hosts that run a domain of the VM's UUID, each with what it says.
+    ports: by OVN's name of the port. carrier: the chassis that carries the tenant's gateway, "" where none does.
+    sizes: bytes of each volume, by its path. watched: whether a controller that lives has claimed the VM's host.
+    elsewhere: other hosts that run a domain of the VM's UUID, each with what it says.
     """
 
     kernel: HostFacts | NotLookedAt = NOBODY_ASKED
@@ -176,6 +188,7 @@ class Witnessed:
     definition: SeenDomain | NotLookedAt = NOBODY_ASKED
     active_networks: Collection[str] | NotLookedAt = NOBODY_ASKED
     ports: Mapping[str, PortSeen] | NotLookedAt = NOBODY_ASKED
+    carrier: str | NotLookedAt = NOBODY_ASKED
     guest: SeenInside | NotLookedAt = NO_CONSENT
     sizes: Mapping[str, int] | NotLookedAt = NOBODY_ASKED
     watched: bool | NotLookedAt = NOBODY_ASKED

@@ -45,7 +45,7 @@ CONTEXT = Table(
         Field("prometheus", Text(), "URL of a Prometheus server to read past readings from"),
         Field("performance", _PATH, "Fitted model of throughput"),
         Field("ovn_northbound", Text(), "Address of OVN's northbound database"),
-        Field("ovn_southbound", Text(), "Address of OVN's southbound database, for explain-network"),
+        Field("ovn_southbound", Text(), "Address of OVN's southbound database, which is only read"),
         Field("ovn_key", _PATH, "Private key for OVN's databases"),
         Field("ovn_certificate", _PATH, "Certificate for OVN's databases"),
         Field("ovn_authority", _PATH, "Certificate authority of OVN's databases"),
@@ -53,6 +53,7 @@ CONTEXT = Table(
         Field("slurm_folder", _PATH, "Folder of Slurm's secrets"),
         Field("reachable_networks", Text(), "Networks that tenants' VMs may reach", is_list=True, may_stand_alone=True),
         Field("cluster_networks", Text(), "Networks of clusters' servers", is_list=True, may_stand_alone=True),
+        Field("internal_domain", Text(), "Domain of the names of tenants' VMs; internal, without it"),
     ),
 )
 _CHOSEN, _CONTEXTS = "context", "contexts"

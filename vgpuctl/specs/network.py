@@ -135,7 +135,7 @@ EXTERNAL_NETWORK = Table(
         Field(
             "chassis",
             Text(check_name),
-            "system-id of a host for gateways, best first",
+            "system-id of a host for gateways; tenants are spread over several",
             flag="--chassis",
             metavar="ID",
             is_list=True,

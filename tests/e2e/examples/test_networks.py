@@ -43,6 +43,7 @@ SCENES: dict[str, Scene] = {
         Run("internet", then={EXTERNALS: "internet"}), Run("dmz", then={EXTERNALS: "dmz"})
     ),
     "list-external-networks": scene(Run("192.0.2.0/24"), Run('"internet"'), first=(INTERNET,)),
+    "show-external-network": scene(Run("192.0.2.0/24"), Run('"internet"'), first=(INTERNET,)),
     "delete-external-network": scene(
         Run("dmz", then={EXTERNALS: "dmz"}), Run("dmz", then={EXTERNALS: "!dmz"}), first=(DMZ,)
     ),

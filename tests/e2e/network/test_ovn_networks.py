@@ -20,7 +20,8 @@ SIZE = ("--memory", "96MiB", "--vcpus", "1")
 ACME = ("--tenant", "acme")
 EXTERNAL = (
     *("create-external-network", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),
-    *("--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider", "--chassis", "sim-001"),
+    *("--pool", "203.0.113.10-203.0.113.99", "--physical-network", "provider"),
+    *("--chassis", "sim-001", "--chassis", "sim-002"),
 )
 
 
@@ -302,3 +303,40 @@ def test_ipv6_networks_of_a_file_are_as_those_of_commands_and_leave_nothing(
     operator.does("delete-external-network", "world", "--yes")
     assert operator.json("gc", "--kind", "ovn", "--dry-run") == []
     assert "hooli" not in central.nbctl("--format=csv", "--columns=external_ids", "list", "DHCP_Options")
+
+
+def test_vms_have_names_that_follow_them(operator: Operator, central: LocalOvn) -> None:
+    def names() -> set[str]:
+        records = central.nbctl("--bare", "--columns=records", "list", "DNS").split()
+        return {one.partition("=")[0] for one in records if not one.startswith("2.0.0.10")}
+
+    def shown(of: Operator = operator) -> tuple[str, list[str | None]]:
+        found = of.json("show-network", "front", *ACME)
+        return found["domain"], [one["name"] for one in found["ports"]]
+
+    _network(operator, "acme")
+    operator.does("create-vm", "web", *ACME, "--network", "front", *SIZE)
+    assert shown() == ("front.acme.internal", ["web.front.acme.internal"])
+    assert names() == {"web", "web.front.acme.internal"}
+    assert operator.json("list-vms")[0]["addresses"] == ["10.0.0.2"]
+    central.nbctl("--all", "destroy", "DNS")
+    assert [one["outcome"] for one in operator.json("repair")] == ["finished"]
+    assert names() == {"web", "web.front.acme.internal"}
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    operator.does("rename-vm", "web", "shop", *ACME)
+    assert names() == {"shop", "shop.front.acme.internal"}
+    operator.does("rename-vm", "shop", "no_label", *ACME)
+    assert (names(), shown()) == (set(), ("front.acme.internal", [None]))
+    assert "VM.front.acme.internal; none for no_label" in operator.does("show-network", "front", *ACME).out
+    operator.does("rename-vm", "no_label", "Shop", *ACME)
+    other = replace(operator, variables={**operator.variables, "VGPUCTL_INTERNAL_DOMAIN": "Cloud.Example.com."})
+    assert [one["outcome"] for one in other.json("repair")] == ["finished"]
+    assert names() == {"shop", "shop.front.acme.cloud.example.com"}
+    assert shown(other) == ("front.acme.cloud.example.com", ["shop.front.acme.cloud.example.com"])
+    wrong = replace(operator, variables={**operator.variables, "VGPUCTL_INTERNAL_DOMAIN": "under_score"})
+    refused = wrong.is_refused("create-network", "back", *ACME, "--cidr", "10.0.1.0/24")
+    assert (refused["reference"], "VGPUCTL_INTERNAL_DOMAIN" in refused["message"]) == ("usage", True)
+    operator.does("delete-vm", "Shop", *ACME, "--yes", "--timeout", "0")
+    assert names() == set()
+    operator.does("delete-network", "front", *ACME, "--yes")
+    assert _count(central, "DNS") == 0

@@ -317,6 +317,7 @@ READING = {
     "top": "--once",
     "list-networks": "",
     "show-network": f"front {ACME}",
+    "show-external-network": "internet",
     "list-external-networks": "",
     "list-vpc-objects": "",
     "list-events": "",

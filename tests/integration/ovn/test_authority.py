@@ -15,6 +15,7 @@ from vgpuctl.errors import FileNotTrusted, OvnUnreachable, StateError, UsageErro
 from vgpuctl.ovn.authority import Authority
 from vgpuctl.ovn.northbound import Northbound, NorthboundAddress
 from vgpuctl.ovn.rows import Row
+from vgpuctl.ovn.southbound import GatewaysSeen, Southbound
 
 needs_ovn = pytest.mark.skipif(missing_for_ovn() is not None, reason="ovn-central is not installed")
 
@@ -118,6 +119,24 @@ def test_a_host_may_write_its_own_chassis_and_no_other_s(authority: Authority, g
     guarded.stop()
     guarded.start()
     assert "RBAC rules" in as_host("gpu2", "chassis-del", "gpu1")
+
+
+@needs_ovn
+def test_the_southbound_database_is_read_with_a_certificate_of_the_hosts_authority(
+    authority: Authority, guarded: LocalOvn
+) -> None:
+    guarded.sbctl("chassis-add", "gpu2", "geneve", "127.0.0.2")
+    authority.issue("southbound")
+    remote = f"ssl:127.0.0.1:{guarded.ports['sb']}"
+    own, operators = authority.files("southbound"), authority.files("vgpuctl")
+    address = NorthboundAddress(remote, own.key, own.certificate, own.authority)
+    assert Southbound(address).gateways() == GatewaysSeen(frozenset(["gpu2"]), {})
+    for key, certificate, believed in (
+        (operators.key, operators.certificate, own.authority),
+        (own.key, own.certificate, authority.operators),
+    ):
+        with pytest.raises(OvnUnreachable, match="does not answer"):
+            Southbound(NorthboundAddress(remote, key, certificate, believed), timeout_s=5).gateways()
 
 
 @needs_ovn

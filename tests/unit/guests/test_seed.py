@@ -117,7 +117,8 @@ def _two_ports() -> list[Attachment]:
         request = NetworkRequest(f"net{number}", "acme", f"10.0.{number}.0/24", dns=dns, backend=Backend.OVN)
         network = Network(f"8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f0{number}", request, NetworkState.CREATED)
         port = Port(f"port-{number}", network.id, VM_UUID, number, mac_address(str(number)), f"10.0.{number}.7")
-        found.append(Attachment(network, port, 1442))
+        search = (f"net{number}.acme.internal", "acme.internal")
+        found.append(Attachment(network, port, 1442, search))
     return found
 
 
@@ -129,7 +130,8 @@ def test_each_interface_is_in_the_document_and_one_has_the_default_route() -> No
     assert [one["set-name"] for one in (first, second, third)] == ["enp2s0", "enp5s0", "enp6s0"]
     assert first["routes"] == [{"to": "0.0.0.0/0", "via": "10.0.0.1"}]
     assert "routes" not in second and second["addresses"] == ["10.0.1.7/24"]
-    assert second["nameservers"] == {"addresses": ["192.0.2.53"]}
+    assert first["nameservers"] == {"addresses": ["10.0.0.1"], "search": ["net0.acme.internal", "acme.internal"]}
+    assert second["nameservers"] == {"addresses": ["192.0.2.53"], "search": ["net1.acme.internal", "acme.internal"]}
     assert third["match"] == {"macaddress": host_mac(VM_UUID, 2)}
     assert (third["dhcp4"], third["dhcp4-overrides"]) == (True, {"route-metric": 300})
 
@@ -159,7 +161,8 @@ def test_windows_gets_version_1_which_cloudbase_init_reads() -> None:
     assert document["version"] == 1
     first, second, third = document["config"]
     assert {one["type"] for one in document["config"]} == {"physical"}
-    assert first["subnets"] == [{"type": "static", "address": "10.0.0.7/24", "gateway": "10.0.0.1"}]
+    own = {"type": "static", "address": "10.0.0.7/24", "gateway": "10.0.0.1", "dns_nameservers": ["10.0.0.1"]}
+    assert first["subnets"] == [own]
     assert (first["mac_address"], first["mtu"]) == (mac_address("0"), 1442)
     assert second["subnets"] == [{"type": "static", "address": "10.0.1.7/24", "dns_nameservers": ["192.0.2.53"]}]
     assert third["subnets"] == [{"type": "dhcp"}]

@@ -25,7 +25,7 @@ from vgpuctl.model.switch import Switch
 from vgpuctl.model.vm import Firmware, Vm, VmRequest
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
 from vgpuctl.promises.compare import compare, may_wait, with_waiting
-from vgpuctl.promises.witnessed import NotLookedAt, PortSeen, Promised, Witnessed
+from vgpuctl.promises.witnessed import NotLookedAt, PortSeen, Promised, PromisedGateway, Witnessed
 
 GIB = 2**30
 NETWORK = Network(
@@ -190,6 +190,7 @@ def test_what_another_witness_shows_breaks_the_row(seen: Witnessed, row: str) ->
 
 
 _NOT_OF_EVERY_VM = (
+    PromiseRow.GATEWAY,
     PromiseRow.RUNS_ONCE,
     PromiseRow.GPU_STATE,
     PromiseRow.PARTITION,
@@ -210,6 +211,29 @@ def test_a_witness_that_is_silent_keeps_nothing() -> None:
     assert {one.verdict for one in found} == {PromiseVerdict.NOT_LOOKED_AT}
     assert {one.row for one in found} >= {row for row in PromiseRow if row not in _NOT_OF_EVERY_VM}
     assert all("gpu1 does not answer" in one.why and not one.seen and one.promised for one in found)
+
+
+@pytest.mark.parametrize(
+    ("carrier", "verdict", "seen"),
+    [
+        ("gpu1", PromiseVerdict.KEPT, "gpu1 carries it"),
+        ("gpu2", PromiseVerdict.KEPT, "gpu2 carries it, and gpu1 is the first one"),
+        ("", PromiseVerdict.BROKEN, "no chassis carries it"),
+        ("gpu9", PromiseVerdict.BROKEN, "gpu9 carries it, and gpu1 is the first one"),
+        (NotLookedAt("OVN's southbound database was not named"), PromiseVerdict.NOT_LOOKED_AT, ""),
+    ],
+)
+def test_the_way_out_is_kept_by_a_chassis_of_the_external_network(
+    carrier: str | NotLookedAt, verdict: PromiseVerdict, seen: str
+) -> None:
+    promised = replace(PROMISED, gateway=PromisedGateway("internet", "vgo_1", ("gpu1", "gpu2")))
+    found = [
+        one
+        for one in compare(promised, replace(_seen(_xml()), carrier=carrier), Moment.CHECK)
+        if one.row is PromiseRow.GATEWAY
+    ]
+    assert [(one.subject, one.verdict, one.seen) for one in found] == [("internet", verdict, seen)]
+    assert [one for one in compare(promised, _seen(_xml()), Moment.LOOK) if one.row is PromiseRow.GATEWAY] == []
 
 
 def test_a_domain_of_it_that_another_host_runs_breaks_the_promise_whatever_its_own_host_says() -> None:

@@ -73,6 +73,7 @@ def services(
             performance=_path("performance"),
             slurm_folder=_path("slurm_folder"),
             reachable_networks=_list("reachable_networks"),
+            internal_domain=configured("internal_domain"),
             cluster_networks=_list("cluster_networks"),
             inventory_reader=inventory_reader() or configured("inventory_reader"),
             rehearsal=_rehearsal() if rehearses else running().rehearsal,

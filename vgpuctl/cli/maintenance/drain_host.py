@@ -30,7 +30,12 @@ _JSON: "JsonOutput[JsonDrain]" = JsonOutput()
 @click.command("drain-host")
 @click.argument("host")
 @options.reason("Reason, shown wherever a VM is refused.")
-@click.option("--stop", "stops", is_flag=True, help="Stop VMs that cannot move, with their GPU shares kept.")
+@click.option(
+    "--stop",
+    "stops",
+    is_flag=True,
+    help="Stop VMs that cannot move, with their shares kept; accept gateways that cannot.",
+)
 @click.option("--all", "takes_stopped", is_flag=True, help="Move stopped VMs too, for a host that does not come back.")
 @click.option("--plan", "--dry-run", "plans", is_flag=True, help="Show what moves where, what stops and what cannot.")
 @options.yes
@@ -52,8 +57,8 @@ def command(
     as_json: bool,
     **where: Any,
 ) -> None:
-    """Empty a host: move or stop its VMs, move its reservations. A moved VM gets equal GPU shares on another host, and
-    runs on meanwhile where both hosts can do that.
+    """Empty a host of gateways, VMs and reservations. A moved VM gets equal GPU shares on another host, and runs on
+    meanwhile where both hosts can do that.
 
     The host is cordoned first. Once no VM runs there, nothing starts there until `uncordon-host`. A VM that cannot move
     runs on, and the host stays cordoned; the same command goes on from there.

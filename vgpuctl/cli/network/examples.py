@@ -36,6 +36,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("list-external-networks", "with free addresses"),
         Example("list-external-networks -o json", "for a program"),
     ),
+    "show-external-network": (
+        Example("show-external-network internet", "with the hosts that carry gateways"),
+        Example("show-external-network internet -o json", "for a program"),
+    ),
     "delete-external-network": (
         Example("delete-external-network dmz --dry-run", "what would change"),
         Example("delete-external-network dmz --yes", "one that no gateway uses"),

@@ -1,15 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""create-, list- and delete-external-network: networks outside."""
+"""create-, list-, show- and delete-external-network: networks outside."""
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, TypedDict
 
 from vgpuctl.cli.forms.stored_kind import StoredKind
 from vgpuctl.cli.lists.listing import Column, Listing
+from vgpuctl.cli.options import options
+from vgpuctl.cli.shown.output import print_line, print_table
 
 if TYPE_CHECKING:
     from vgpuctl.model.vpc import ExternalNetwork
     from vgpuctl.usecases.found.deletion import Deletion
+    from vgpuctl.usecases.network.show_external_network import ShownChassis, ShownExternalNetwork
     from vgpuctl.usecases.running.services import Services
 
     Row = tuple[ExternalNetwork, dict[str, str]]
@@ -57,6 +60,45 @@ def list_external_networks(opened: "Services") -> "Sequence[Row]":
     from vgpuctl.usecases.network.external_networks import list_external_networks
 
     return list_external_networks(opened)
+
+
+def _print(shown: "ShownExternalNetwork") -> None:
+    network = shown.external_network
+    wire = network.physical_network + ("" if network.vlan is None else f", VLAN {network.vlan}")
+    print_line(f"network   {network.name}: {network.cidr}, gateway {network.gateway}, on {wire}")
+    print_line(f"addresses {network.first}-{network.last}, {len(shown.held)} of {len(network.pool())} held")
+    if network.management:
+        print_line(f"closed    {', '.join(network.management)}")
+    if shown.not_looked_at is not None:
+        print_line(f"carriers  not looked at: {shown.not_looked_at}")
+    print_table(
+        ["CHASSIS", "HOST", "STATE", "FIRST OF", "CARRIES"],
+        [(one.name, one.host, _state(one), one.first_of, one.carries) for one in shown.chassis],
+        empty="no chassis",
+    )
+    print_table(
+        ["TENANT", "ADDRESS", "CARRIED BY", "CHASSIS IN THEIR ORDER"],
+        [(one.tenant, one.address, one.carrier, ", ".join(one.chassis)) for one in shown.gateways],
+        empty="no tenant has a gateway to it",
+    )
+    for finding in shown.findings:
+        print_line(f"finding   {finding}")
+
+
+def _state(one: "ShownChassis") -> str:
+    known = {True: "known to OVN", False: "not in OVN", None: "not looked at"}[one.in_ovn]
+    return f"set aside, {known}" if one.is_aside else known
+
+
+@EXTERNAL_NETWORKS.shows(_print, where=options.one_host)
+def show_external_network(opened: "Services", name: str) -> "ShownExternalNetwork":
+    """Show one external network and the chassis that carry tenants' gateways.
+
+    OVN's southbound database is asked where VGPUCTL_OVN_SOUTHBOUND names it. No host is contacted.
+    """
+    from vgpuctl.usecases.network.show_external_network import show_external_network
+
+    return show_external_network(opened, name)
 
 
 @EXTERNAL_NETWORKS.deletes()

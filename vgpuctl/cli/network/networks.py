@@ -67,14 +67,29 @@ def _print(shown: "ShownNetwork") -> None:
         f"carried   by {request.backend}" + (f" on {request.host}, bridge {shown.bridge}" if request.host else "")
     )
     print_line(f"addresses {request.cidrs}, gateway {', '.join(shown.gateways)}, {shown.free} free")
-    print_line(f"resolver  {', '.join(request.dns) or ('the gateway' if request.host else 'none')}")
+    print_line(f"resolver  {', '.join(request.dns) or 'the gateway'}")
+    if request.host is None:
+        print_line(f"names     {_names(shown)}")
     way_out = "none" if request.isolated else "the tenant's gateway" if request.host is None else "NAT"
     print_line(f"way out   {way_out}")
     print_table(
-        ["ADDRESS", "MAC", "VM", "INTERFACE"],
-        [(", ".join(one.port.addresses), one.port.mac_address, one.vm, _interface(one.finding)) for one in shown.ports],
+        ["ADDRESS", "MAC", "VM", "NAME", "INTERFACE"],
+        [
+            (", ".join(one.port.addresses), one.port.mac_address, one.vm, one.name, _interface(one.finding))
+            for one in shown.ports
+        ],
         empty="no VM has an address of it",
+        drops={"NAME": 1},
     )
+
+
+def _names(shown: "ShownNetwork") -> str:
+    """The domain, and the VMs that have no name in it."""
+    if shown.domain is None:
+        return "none: a name has letters, digits and '-', and no other network of the tenant differs in case alone"
+    without = [one.vm for one in shown.ports if one.name is None]
+    told = f"VM.{shown.domain}"
+    return f"{told}; none for {', '.join(dict.fromkeys(without))}" if without else told
 
 
 def _interface(found: "LastFinding | None") -> str:

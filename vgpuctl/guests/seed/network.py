@@ -45,7 +45,7 @@ class SeededAddress:
 class SeededInterface:
     """One interface. name: its key in the document; set_name: in the guest. addresses: none for DHCP.
 
-    metric: of the routes from DHCP, None for the usual.
+    metric: of the routes from DHCP, None for the usual. search: domains in which names are looked for.
     """
 
     name: str
@@ -55,6 +55,7 @@ class SeededInterface:
     resolvers: tuple[str, ...] = ()
     mtu: int | None = None
     metric: int | None = None
+    search: tuple[str, ...] = ()
 
     @property
     def has_ipv6(self) -> bool:
@@ -102,7 +103,7 @@ def _name_in_guest(vm: Vm, interface: Interface, number: int) -> str:
 def _seeded(
     vm: Vm, interface: Interface, place: Attachment | None, number: int, routed: Collection[bool]
 ) -> SeededInterface:
-    """libvirt's gateway resolves names, OVN's does not.
+    """The gateway's address resolves names: libvirt all, OVN those of the tenant's VMs.
 
     routed: if an interface before it has the default route of IPv6 (True) or of IPv4 (False).
     """
@@ -124,6 +125,7 @@ def _seeded(
         set_name,
         place.port.mac_address,
         addresses,
-        network.request.dns or (() if is_ovn else (network.gateway,)),
+        network.request.dns or network.gateways,
         place.tunnel_mtu if is_ovn else None,
+        search=place.search,
     )

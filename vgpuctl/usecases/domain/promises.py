@@ -110,7 +110,9 @@ def check_promises(services: Services, vm: Vm, leases: Sequence[Lease], seen: Wi
         promised = _with_declared(services, witnesses.promised_to(session, vm, leases))
         known = known_kept(recorded(session, vm))
         seen = replace(seen, watched=witnesses.ask_watch(session, vm.host))
-    seen = replace(seen, ports=witnesses.ask_ports(services, promised))
+    seen = replace(
+        seen, ports=witnesses.ask_ports(services, promised), carrier=witnesses.ask_carrier(services, promised)
+    )
     try:
         host = services.host(vm.host)
     except VgpuctlError as error:

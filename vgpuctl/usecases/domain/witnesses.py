@@ -12,12 +12,23 @@ from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.disk_chain import chains
 from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.lease import Lease, LeaseState
-from vgpuctl.model.network import Backend
+from vgpuctl.model.network import Attachment, Backend
 from vgpuctl.model.vm import Vm
+from vgpuctl.model.vpc import Gateway
+from vgpuctl.ovn.gateways import chassis_order, gateway_port
 from vgpuctl.ovn.topology import tenant_owner
-from vgpuctl.promises.witnessed import NotLookedAt, NotRunning, PortSeen, Promised, SeenDomain
+from vgpuctl.promises.witnessed import (
+    NOBODY_ASKED,
+    NotLookedAt,
+    NotRunning,
+    PortSeen,
+    Promised,
+    PromisedGateway,
+    SeenDomain,
+)
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.network.chassis_aside import chassis_aside
 from vgpuctl.usecases.running.services import HostSession, Services
 
 Asked = TypeVar("Asked")
@@ -34,7 +45,23 @@ def promised_to(session: Session, vm: Vm, leases: Sequence[Lease]) -> Promised:
         return Promised(vm, kept)
     volumes = session.volumes(vm_uuid=vm.uuid, host=vm.host)
     disks = {chain.disk.label: chain.active for chain in chains(volumes)}
-    return Promised(vm, kept, interfaces_of(vm.request), session.attachments(vm.uuid), disks)
+    attachments = session.attachments(vm.uuid)
+    return Promised(
+        vm, kept, interfaces_of(vm.request), attachments, disks, gateway=_promised_gateway(session, vm, attachments)
+    )
+
+
+def _promised_gateway(session: Session, vm: Vm, attachments: Sequence[Attachment]) -> PromisedGateway | None:
+    """The gateway of the VM's tenant, where one of its networks leads there."""
+    requests = [one.network.request for one in attachments]
+    if not any(one.backend is Backend.OVN and not one.isolated for one in requests):
+        return None
+    tenant = vm.request.tenant
+    for one in session.vpc_objects(tenant, Gateway):
+        network = session.external_network(one.external_network)
+        order = chassis_order(tenant, network.chassis, chassis_aside(session))
+        return PromisedGateway(network.name, gateway_port(tenant), tuple(order))
+    return None
 
 
 def ask_domain(host: HostSession, vm: Vm) -> SeenDomain | NotLookedAt:
@@ -83,6 +110,14 @@ def ask_ports(services: Services, promised: Promised) -> Mapping[str, PortSeen] 
     if not services.has_northbound:
         return NotLookedAt("OVN's northbound database was not named")
     return _asked(lambda: services.northbound.ports(tenant_owner(promised.vm.request.tenant)))
+
+
+def ask_carrier(services: Services, promised: Promised) -> str | NotLookedAt:
+    """The chassis that carries the gateway of the VM's tenant, "" where none does; nobody is asked without one."""
+    asked = promised.gateway
+    if asked is None:
+        return NOBODY_ASKED
+    return _asked(lambda: services.southbound.gateways().carriers.get(asked.port) or "")
 
 
 def has_ports(promised: Promised) -> bool:

@@ -14,6 +14,7 @@ from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.model.vm import Hold, Vm, VmState, printed_name
 from vgpuctl.usecases.cluster.leave_cluster import leaving_together
 from vgpuctl.usecases.maintenance.restricted import lift, set_restriction
+from vgpuctl.usecases.network.gateways import LEFT, MOVED, GatewayMove, leave_gateways
 from vgpuctl.usecases.placement.move_reservation import move_reservation
 from vgpuctl.usecases.running.operations import move_subject, subjects_at_work
 from vgpuctl.usecases.running.services import Services
@@ -53,7 +54,7 @@ class CardWay(StrEnum):
 
 @dataclass(frozen=True)
 class Drained:
-    """One VM or reservation of a drained host.
+    """One VM or reservation of a drained host, or the gateways of tenants to one external network.
 
     to: the host that it goes to. way: `live` where it runs on meanwhile, `cold` where it is stopped and started; a
     CardWay of one that leaves a GPU, and not its host.
@@ -86,7 +87,8 @@ class Drained:
 
 @dataclass(frozen=True)
 class DrainOptions:
-    """stops: stop VMs that cannot move, with their shares kept. takes_stopped: move stopped VMs too, for a host that
+    """stops: stop VMs that cannot move, with their shares kept, and accept that gateways stay which no other host can
+    carry. takes_stopped: move stopped VMs too, for a host that
     does not come back. timeout_s: for each guest to shut down. drain_s: the longest wait for the work on each node of a
     cluster, by default its pool's. way: the ways of moving a VM that are allowed.
     """
@@ -110,7 +112,8 @@ def as_planned(done: Sequence[Drained]) -> list[Drained]:
 
 
 def drain_host(services: Services, host: str, options: DrainOptions, *, reason: str) -> list[Drained]:
-    """Cordon a host, move or stop its VMs, move its reservations, and close it once no VM runs there.
+    """Cordon a host, move tenants' gateways off it, move or stop its VMs, move its reservations, and close it once no
+    VM runs there.
 
     A VM that fails hides none of the others; the host stays cordoned then, and the same command goes on.
     Raises InventoryError for an unknown host.
@@ -120,17 +123,25 @@ def drain_host(services: Services, host: str, options: DrainOptions, *, reason: 
         drained = [one for one in session.restrictions() if (one.host, one.kind) == (host, RestrictionKind.DRAIN)]
         if not drained:
             set_restriction(session, host, WHOLE_HOST, RestrictionKind.CORDON, f"draining: {reason}")
+    gateways = [_of_gateways(one) for one in leave_gateways(services, host, accepts=options.stops)]
     vms, promises = vms_of(services, host), promises_on(services, host)
     services.say(f"{host}: draining {counted(len(vms), 'VM')}")
     stopping = [vm for vm in vms if _is_to_stop(services, vm, options)]
     together = leaving_together(services, stopping, "its host is drained", f"its host {host} is drained: {reason}")
     with together, services.asking_once():
-        done = [_empty(services, vm, options, reason) for vm in services.in_turn(vms, "VM")]
+        done = gateways + [_empty(services, vm, options, reason) for vm in services.in_turn(vms, "VM")]
     done += start_left(services, host, vms)
     done += move_promises(services, promises, done)
     if not any(one.is_left for one in done):
         _close(services, host, reason)
     return done
+
+
+def _of_gateways(move: GatewayMove) -> Drained:
+    verdict = Verdict.MOVE if move.outcome == MOVED else Verdict.STAY
+    outcome = move.outcome if verdict is Verdict.MOVE or move.outcome == LEFT or move.has_failed else "stays"
+    to = ", ".join(move.to) or None
+    return Drained(f"gateways to {move.external_network}", verdict, to, reason=move.reason, outcome=outcome)
 
 
 def vms_of(services: Services, host: str) -> list[Vm]:

@@ -14,6 +14,7 @@ from vgpuctl.model.restriction import WHOLE_HOST, RestrictionKind
 from vgpuctl.model.secret import ProgramLine
 from vgpuctl.trusted_programs import judge_command
 from vgpuctl.usecases.maintenance.restricted import set_restriction
+from vgpuctl.usecases.network.gateways import hold_off
 from vgpuctl.usecases.observed.fences import is_host_fenced
 from vgpuctl.usecases.observed.observation_record import is_of_host
 from vgpuctl.usecases.observed.observations import is_seen_by_controller, read_facts, read_record
@@ -50,6 +51,7 @@ def fence_host(services: Services, host: str, *, is_dead: bool, reason: str) -> 
     with services.store.transaction() as session:
         set_restriction(session, host, WHOLE_HOST, RestrictionKind.FENCE, reason, evidence=evidence)
     services.say(f"{host}: fenced")
+    hold_off(services, host)
 
 
 def _refuse_unseen(services: Services, host: str, error: HostError) -> None:

@@ -19,6 +19,7 @@ from vgpuctl.usecases.maintenance.drain_host import stopped_by_drain
 from vgpuctl.usecases.maintenance.evacuate_host import is_lost
 from vgpuctl.usecases.maintenance.gc import find_garbage
 from vgpuctl.usecases.maintenance.restricted import find_gpu, is_set, lift
+from vgpuctl.usecases.network.gateways import return_gateways
 from vgpuctl.usecases.observed.fences import is_host_fenced
 from vgpuctl.usecases.observed.survey import survey
 from vgpuctl.usecases.running.services import Services
@@ -53,6 +54,9 @@ def uncordon_host(
             found = [one for one in every if (one.host, one.device) == (host, WHOLE_HOST)]
         for one in found:
             lift(session, one, reason)
+        tell_ovn = return_gateways(services, session, host) if card is None else None
+    if tell_ovn is not None:
+        tell_ovn()
     if is_back:
         _give_back(services, host)
     return found

@@ -4,6 +4,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from vgpuctl.model.internal_names import domains_of, names_in
 from vgpuctl.model.network import Network, Port, count_usable
 from vgpuctl.model.promise import LastFinding, PromiseRow, badness
 from vgpuctl.model.vm import VmState
@@ -18,13 +19,15 @@ _OF_INTERFACES = (PromiseRow.INTERFACES, PromiseRow.PORTS)
 class ShownPort:
     """One port and the name of its VM.
 
-    finding: of the rows of the VM's promise that are about this interface, the worst one as it was last looked at. None
-    where the VM does not run, or where nobody has looked yet.
+    name: by which other VMs of its tenant find it, None without one. finding: of the rows of the VM's promise that are
+    about this interface, the worst one as it was last looked at. None where the VM does not run, or where nobody has
+    looked yet.
     """
 
     vm: str
     port: Port
     finding: LastFinding | None
+    name: str | None = None
 
 
 @dataclass(frozen=True)
@@ -32,7 +35,8 @@ class ShownNetwork:
     """One network with its ports, by address.
 
     gateways: the router's addresses, IPv4 first; gateway: the first of them. free: for how many more VMs there are
-    addresses, of each IP version that the network has.
+    addresses, of each IP version that the network has. domain: of its VMs' names, as OVN answers them; None where it
+    answers none.
     """
 
     network: Network
@@ -41,6 +45,7 @@ class ShownNetwork:
     ports: tuple[ShownPort, ...]
     free: int
     gateways: tuple[str, ...]
+    domain: str | None = None
 
 
 def list_networks(services: Services, *, tenant: str | None) -> Sequence[ShownNetwork]:
@@ -54,8 +59,16 @@ def list_networks(services: Services, *, tenant: str | None) -> Sequence[ShownNe
         for port in session.ports():
             ports.setdefault(port.network_id, []).append(port)
         held = session.held_addresses()
+        of_tenants: dict[str, list[Network]] = {}
+        for network in networks:
+            if network.is_carried:
+                of_tenants.setdefault(network.request.tenant, []).append(network)
+        domains: dict[str, str] = {}
+        for of_tenant in of_tenants.values():
+            domains |= domains_of(of_tenant, services.internal_domain)
         return [
-            shown_with_ports(network, ports.get(network.id, []), vms, held.get(network.id, {})) for network in networks
+            shown_with_ports(network, ports.get(network.id, []), vms, held.get(network.id, {}), domains.get(network.id))
+            for network in networks
         ]
 
 
@@ -82,28 +95,41 @@ class VmsOfNetworks:
 
 
 def shown_with_ports(
-    network: Network, ports: Sequence[Port], vms: VmsOfNetworks, held: Mapping[int, int]
+    network: Network, ports: Sequence[Port], vms: VmsOfNetworks, held: Mapping[int, int], domain: str | None
 ) -> ShownNetwork:
-    """One network as both commands show it. held: the number of addresses that are held, by IP version."""
+    """One network as both commands show it. held: the number of addresses that are held, by IP version.
+
+    domain: of its names.
+    """
+    names = names_in(domain, {vms.names[port.vm_uuid] for port in ports if port.vm_uuid in vms.names})
     shown = tuple(
         ShownPort(
-            vms.names.get(port.vm_uuid, port.vm_uuid), port, vms.findings.get((port.vm_uuid, network.request.name))
+            vms.names.get(port.vm_uuid, port.vm_uuid),
+            port,
+            vms.findings.get((port.vm_uuid, network.request.name)),
+            names.get(vms.names.get(port.vm_uuid, "")),
         )
         for port in ports
     )
     free = min(count_usable(subnet) - held.get(subnet.version, 0) for subnet in network.subnets)
-    return ShownNetwork(network, network.gateway, network.bridge, shown, free, network.gateways)
+    return ShownNetwork(network, network.gateway, network.bridge, shown, free, network.gateways, domain)
 
 
 def show_network(services: Services, tenant: str, name: str) -> ShownNetwork:
     """One network. Raises NotFound with similar names."""
     with services.store.reading() as session:
-        return shown_network(session, tenant, name)
+        network = session.network(tenant, name)
+        others = [one for one in session.networks(tenant=tenant) if one.is_carried]
+        domain = domains_of(others, services.internal_domain).get(network.id)
+        return _shown(session, network, domain)
 
 
 def shown_network(session: Session, tenant: str, name: str) -> ShownNetwork:
-    """The same in a transaction."""
-    network = session.network(tenant, name)
-    vms = VmsOfNetworks.of(session, tenant)
-    held = session.held_addresses(network.id).get(network.id, {})
-    return shown_with_ports(network, session.ports(network_id=network.id), vms, held)
+    """The same in a transaction, without its VMs' names."""
+    return _shown(session, session.network(tenant, name), None)
+
+
+def _shown(session: Session, network: Network, domain: str | None) -> ShownNetwork:
+    vms = VmsOfNetworks.of(session, network.request.tenant)
+    ports, held = session.ports(network_id=network.id), session.held_addresses(network.id).get(network.id, {})
+    return shown_with_ports(network, ports, vms, held, domain)

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from vgpuctl.errors import NotFound, StateError, UsageError, VgpuctlError
 from vgpuctl.model.interfaces import Interface, interfaces_of
+from vgpuctl.model.internal_names import domains_of, search_list
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkState
 from vgpuctl.model.vm import HostOfNetwork, OvnVmRequest, Vm, VmRequest
 from vgpuctl.model.vpc import DEFAULT_GROUP, SecurityGroup
 from vgpuctl.usecases.network.network_backends import apply_network, locked, subject_of
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
+from vgpuctl.usecases.network.vpc import carried
 from vgpuctl.usecases.running.services import Services
 
 if TYPE_CHECKING:
@@ -95,7 +97,7 @@ def with_attachments(request: VmRequest, attachments: Iterable[Attachment]) -> V
     return on_its_host(request, (one.network for one in attachments if one.port.position in wanted))
 
 
-def take_ports(session: "Session", vm: Vm, networks: Networks) -> tuple[Attachment, ...]:
+def take_ports(services: Services, session: "Session", vm: Vm, networks: Networks) -> tuple[Attachment, ...]:
     """Take an address for each of the VM's interfaces in tenants' networks, within the caller's transaction.
 
     Raises NotFound for a security group.
@@ -106,8 +108,17 @@ def take_ports(session: "Session", vm: Vm, networks: Networks) -> tuple[Attachme
         network = networks.get(interface.position)
         if network is not None:
             port = session.add_port(network, vm.uuid, interface.position)
-            taken.append(Attachment(network, port, tunnel_mtu(session)))
+            taken.append(as_told(services, session, Attachment(network, port)))
     return tuple(taken)
+
+
+def as_told(services: Services, session: "Session", place: Attachment) -> Attachment:
+    """The attachment with what its guest is told beside its address: the MTU, and where it looks for names."""
+    domain = None
+    if place.network.request.backend is Backend.OVN:
+        domains = domains_of(carried(session, place.network.request.tenant), services.internal_domain)
+        domain = domains.get(place.network.id)
+    return replace(place, tunnel_mtu=tunnel_mtu(session), search=search_list(domain))
 
 
 def check_groups(session: "Session", tenant: str, interface: Interface) -> None:
@@ -124,7 +135,7 @@ def check_groups(session: "Session", tenant: str, interface: Interface) -> None:
 def attachments_of(services: Services, vm: Vm) -> tuple[Attachment, ...]:
     """The VM's ports in tenants' networks, by position; also of an interface that its guest has yet to release."""
     with services.store.reading() as session:
-        return tuple(replace(one, tunnel_mtu=tunnel_mtu(session)) for one in session.attachments(vm.uuid))
+        return tuple(as_told(services, session, one) for one in session.attachments(vm.uuid))
 
 
 def connect(services: Services, networks: Iterable[Network]) -> None:

@@ -7,7 +7,8 @@ from dataclasses import replace
 from typing import TypeVar
 
 from vgpuctl.model.interfaces import interface_at
-from vgpuctl.model.network import Backend, Network, NetworkState, Port
+from vgpuctl.model.internal_names import DEFAULT_DOMAIN
+from vgpuctl.model.network import Network, Port
 from vgpuctl.model.security_rule import EgressDefault
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.vpc import (
@@ -28,6 +29,7 @@ from vgpuctl.model.vpc import (
 )
 from vgpuctl.ovn.topology import external_owner, external_rows, tenant_owner, vpc_rows
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.network.chassis_aside import chassis_aside
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
 from vgpuctl.usecases.running.services import Services
 
@@ -37,7 +39,14 @@ Place = tuple[str, VpcKind, str]
 _Spec = TypeVar("_Spec", bound=VpcSpec)
 
 
-def read_vpc(session: Session, tenant: str, *, without_vm: str | None = None, without: Collection[Place] = ()) -> Vpc:
+def read_vpc(
+    session: Session,
+    tenant: str,
+    *,
+    without_vm: str | None = None,
+    without: Collection[Place] = (),
+    domain: str = DEFAULT_DOMAIN,
+) -> Vpc:
     """Everything of a tenant that OVN carries. without_vm, without: a VM's port and objects that count as gone."""
 
     def objects(kind: type[_Spec]) -> tuple[_Spec, ...]:
@@ -65,6 +74,8 @@ def read_vpc(session: Session, tenant: str, *, without_vm: str | None = None, wi
         address_groups=objects(AddressGroup),
         egress=next((policy.default for policy in objects(EgressPolicy)), EgressDefault.ALLOW),
         mtu=tunnel_mtu(session),
+        domain=domain,
+        aside=chassis_aside(session),
     )
     for gateway in objects(Gateway):
         external = session.external_network(gateway.external_network)
@@ -89,11 +100,7 @@ def _vpc_port(port: Port, request: VmRequest) -> VpcPort:
 
 def carried(session: Session, tenant: str) -> tuple[Network, ...]:
     """The tenant's networks that OVN carries, without those being deleted."""
-    return tuple(
-        network
-        for network in session.networks(tenant=tenant)
-        if network.request.backend is Backend.OVN and network.state is not NetworkState.DELETING
-    )
+    return tuple(network for network in session.networks(tenant=tenant) if network.is_carried)
 
 
 def apply_vpc(
@@ -109,12 +116,28 @@ def apply_vpc(
     Returns what had to be done, in a few words; nothing when all was so. Raises OvnUnreachable and OvnRefused; then
     nothing was changed.
     """
+    return apply_vpcs(services, (tenant,), without_vm=without_vm, without=without, dry_run=dry_run)
+
+
+def apply_vpcs(
+    services: Services,
+    tenants: Collection[str],
+    *,
+    without_vm: str | None = None,
+    without: Collection[Place] = (),
+    dry_run: bool = False,
+) -> list[str]:
+    """The same for several tenants in one transaction: all or none."""
     with services.store.reading() as session:
-        vpcs = [read_vpc(session, tenant, without_vm=without_vm, without=without)]
-        known = set(session.vpc_objects(tenant, PeeringSpec))
-        neighbours = {spec.tenant for spec in known} | set(session.tenants_with_peer(tenant))
+        neighbours = set(tenants)
+        for tenant in tenants:
+            neighbours |= {spec.tenant for spec in session.vpc_objects(tenant, PeeringSpec)}
+            neighbours |= set(session.tenants_with_peer(tenant))
         there = {one.name for one in session.tenants()}
-        vpcs += [read_vpc(session, neighbour, without=without) for neighbour in sorted(neighbours & there)]
+        vpcs = [
+            read_vpc(session, one, without_vm=without_vm, without=without, domain=services.internal_domain)
+            for one in sorted((neighbours & there) | set(tenants))
+        ]
     external = {vpc.external_network for vpc in vpcs if vpc.external_network is not None}
     wanted = {external_owner(network.name): external_rows(network) for network in external}
     wanted |= {tenant_owner(vpc.tenant): vpc_rows(vpc) for vpc in vpcs}

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from vgpuctl.errors import HostUnreachable, InventoryError, UsageError, VgpuctlError
+from vgpuctl.model.internal_names import DEFAULT_DOMAIN
 from vgpuctl.model.times import format_duration
 from vgpuctl.usecases.running.host_session import HostSession
 
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from vgpuctl.model.way import Way
     from vgpuctl.ovn.authority import Authority
     from vgpuctl.ovn.northbound import Northbound
+    from vgpuctl.ovn.southbound import Southbound
     from vgpuctl.ovn.tracing import PacketTracer
     from vgpuctl.store.restore import StorePlace
     from vgpuctl.store.store import Store
@@ -50,6 +52,7 @@ class Openers:
     session: Callable[["Inventory", str], HostSession]
     northbound: Callable[[], "Northbound"] | None = None
     tracer: "Callable[[], PacketTracer | None]" = lambda: None
+    southbound: Callable[[], "Southbound"] | None = None
     authority: Callable[[], "Authority | None"] = lambda: None
     move_authority: "Callable[[], Authority] | None" = None
     inventory_mark: Callable[[], object] = lambda: None
@@ -62,8 +65,9 @@ class Openers:
 class Services:
     """Everything a use case may need. `say` tells the user of progress, `watch` shows that of a run over hosts.
 
-    reachable_networks: internal networks that guests of NAT networks may reach. rehearsal: of a dry run. The store
-    forgets every change at the end, OVN and hosts are only read, and clusters are not contacted.
+    reachable_networks: internal networks that guests of NAT networks may reach. internal_domain: of VMs' names in
+    networks that OVN carries. rehearsal: of a dry run. The store forgets every change at the end, OVN and hosts are
+    only read, and clusters are not contacted.
     """
 
     def __init__(
@@ -75,6 +79,7 @@ class Services:
         forks: int | None = None,
         watch: "Callable[[FleetProgress], None] | None" = None,
         reachable_networks: tuple[str, ...] = (),
+        internal_domain: str = DEFAULT_DOMAIN,
         rehearsal: "Rehearsal | None" = None,
     ) -> None:
         self._opens = opens
@@ -87,6 +92,7 @@ class Services:
         self.read_at: dict[str, float] = {}
         """When this process last read the facts of a host, by `time.monotonic`."""
         self.reachable_networks = reachable_networks
+        self.internal_domain = internal_domain
         self.past = opens.past
         self.performance = opens.performance
         self.has_warned_of_store = False
@@ -238,6 +244,16 @@ class Services:
     def tracer(self) -> "PacketTracer | None":
         """Traces packets through OVN; None where its southbound database was not named. Raises UsageError."""
         return self._opens.tracer()
+
+    @property
+    def southbound(self) -> "Southbound":
+        """OVN's southbound database, which is only read. Raises UsageError when none was named."""
+        if self._opens.southbound is None:
+            raise UsageError(
+                "OVN's southbound database was not named",
+                hint="set VGPUCTL_OVN_SOUTHBOUND, for example to unix:/run/ovn/ovnsb_db.sock",
+            )
+        return self._opens.southbound()
 
     @property
     def authority(self) -> "Authority | None":

@@ -27,8 +27,7 @@ from vgpuctl.usecases.domain import guest
 from vgpuctl.usecases.domain.definition import define_again, refuse_fixed
 from vgpuctl.usecases.found.find_vm import find_vm
 from vgpuctl.usecases.network.detached_ports import free_detached_ports, interface_values, port_values
-from vgpuctl.usecases.network.ports import attachments_of, check_groups, connect, network_of, on_its_host
-from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
+from vgpuctl.usecases.network.ports import as_told, attachments_of, check_groups, connect, network_of, on_its_host
 from vgpuctl.usecases.placement.quota import refuse_growth_over_quota
 from vgpuctl.usecases.running.operations import operation
 from vgpuctl.usecases.running.services import HostSession, Services
@@ -149,7 +148,8 @@ def _take(services: Services, vm: Vm, new: Vm, interface: Interface, network: Ne
             mac = host_mac(vm.uuid, interface.position)
             session.add_vm_event(EventKind.NIC_ATTACHED, vm, after=interface_values(interface.network, mac))
             return None
-        place = Attachment(network, session.add_port(network, vm.uuid, interface.position), tunnel_mtu(session))
+        port = session.add_port(network, vm.uuid, interface.position)
+        place = as_told(services, session, Attachment(network, port))
         session.add_vm_event(EventKind.NIC_ATTACHED, vm, after=port_values(place))
         return place
 

@@ -371,7 +371,7 @@ def _reserve(
             take_seat(session, one.vm, leases)
             if reserved is not None:
                 session.use_reservation(reserved, one.vm.uuid)
-            attachments = take_ports(session, one.vm, member.networks)
+            attachments = take_ports(services, session, one.vm, member.networks)
             session.begin_operation(operation, one.vm.uuid, one.vm.printed_name, exclusive=True)
             taken.append(replace(one, leases=leases, attachments=attachments))
     return taken

@@ -81,7 +81,7 @@ def restore_vm(services: Services, kept: KeptVm, *, starts: bool = True, consent
             for volume in kept_disks(session, vm.request.tenant):
                 if volume.label in wanted and volume.host == vm.host:
                     session.take_volume(volume, vm.uuid, vm.request.name)
-            take_ports(session, vm, networks)
+            take_ports(services, session, vm, networks)
             session.drop_kept_vm(kept.uuid)
             session.add_vm_event(EventKind.VM_RESTORED, vm, f"on {vm.host}", after=values_of(vm, ()))
         define_again(services, host, vm)

@@ -268,10 +268,11 @@ def test_ipv6_networks_of_a_file_are_as_those_of_commands_and_leave_nothing(
         assert said in operator.is_refused("create-network", *words, *owner)["message"], words
     taken = ("--cidr", "10.0.0.0/16", "--gateway", "10.0.0.1", "--pool", "10.0.0.10-10.0.0.20")
     assert "network hooli/front" in operator.is_refused(*WORLD, *taken)["message"]
-    same = ("--cidr", "203.0.113.0/28", "--cidr6", "fd00:1::/64")
-    assert operator.json("create-network", "same", "--tenant", "acme", *same)["changed"]
-    assert "network acme/same" in operator.is_refused("create-gateway", "world", "--tenant", "acme")["message"]
-    operator.does("delete-network", "same", "--tenant", "acme", "--yes")
+    operator.does("create-tenant", "soylent")
+    same = ("--tenant", "soylent", "--cidr", "203.0.113.0/28", "--cidr6", "fd00:1::/64")
+    assert operator.json("create-network", "same", *same)["changed"]
+    assert "network soylent/same" in operator.is_refused("create-gateway", "world", "--tenant", "soylent")["message"]
+    operator.does("delete-network", "same", "--tenant", "soylent", "--yes")
     nic = ("--network", "front", "--nic", "six", "--security-group", "web", *SIZE)
     operator.does("create-vm", "web", *hooli, *nic)
     shown = operator.json("show-vm", "web", *hooli)["interfaces"]

@@ -215,11 +215,11 @@ def _parsed(networks: Sequence[str]) -> tuple[str, ...]:
     return tuple(str(parse_reachable(text)) for text in networks)
 
 
-def _domain(text: str | None) -> str:
+def _domain(text: str | None) -> str | None:
     """The domain of internal names. Raises UsageError."""
-    from vgpuctl.model.internal_names import DEFAULT_DOMAIN, parse_domain
+    from vgpuctl.model.internal_names import parse_domain
 
-    return parse_domain(text) if text else DEFAULT_DOMAIN
+    return parse_domain(text) if text else None
 
 
 def _open_cluster(settings: Settings, pool: "NodePool") -> "ClusterLink | None":

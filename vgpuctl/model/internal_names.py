@@ -12,7 +12,6 @@ from vgpuctl.model.printable import printable
 if TYPE_CHECKING:
     from vgpuctl.model.network import Network, Port
 
-DEFAULT_DOMAIN = "internal"
 LONGEST_DOMAIN = 61
 """A name has 253 characters at most, and three labels of 63 with their dots stand before the domain (RFC 1035)."""
 
@@ -56,11 +55,14 @@ def label_of(name: str) -> str | None:
     return label if _LABEL.fullmatch(label) else None
 
 
-def domains_of(networks: "Sequence[Network]", domain: str) -> dict[str, str]:
+def domains_of(networks: "Sequence[Network]", domain: str | None) -> dict[str, str]:
     """The domain of each of a tenant's networks, `front.acme.internal`, by its id.
 
-    A network has none if its name or its tenant's is no label, or if another network of the tenant has that label.
+    A network has none if its name or its tenant's is no label, or if another network of the tenant has that label. None
+    has one without a domain.
     """
+    if domain is None:
+        return {}
     counts = Counter(label_of(one.request.name) for one in networks)
     found = {}
     for network in networks:

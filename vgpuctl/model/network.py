@@ -154,12 +154,14 @@ class Port:
 class Attachment:
     """A port with the network it is in. tunnel_mtu: what fits a tunnel between any two hosts, where OVN carries it.
 
-    search: the domains in which the guest looks for names (vgpuctl.model.internal_names).
+    has_names: if the gateway's address answers names of the tenant's VMs. search: the domains in which the guest looks
+    for names (vgpuctl.model.internal_names).
     """
 
     network: Network
     port: Port
     tunnel_mtu: int = DEFAULT_TUNNEL_MTU
+    has_names: bool = False
     search: tuple[str, ...] = ()
 
 

@@ -8,7 +8,6 @@ from enum import StrEnum
 from typing import ClassVar
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.internal_names import DEFAULT_DOMAIN
 from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port, Subnet
 from vgpuctl.model.security_rule import EgressDefault, Rule
 
@@ -296,7 +295,8 @@ class Vpc:
     router_address6: its IPv6 address there, None without. routed6: its networks, by CIDR, whose IPv6 addresses the
     external network routes to it.
     egress: what becomes of the traffic from its VMs that no rule is about.
-    domain: of the internal names, as `internal`. aside: chassis that carry a gateway only if no other can.
+    domain: of the internal names, as `internal`; None: there are no names.
+    aside: chassis that carry a gateway only if no other can.
     """
 
     tenant: str
@@ -315,7 +315,7 @@ class Vpc:
     mtu: int = DEFAULT_TUNNEL_MTU
     router_address6: str | None = None
     routed6: frozenset[str] = frozenset()
-    domain: str = DEFAULT_DOMAIN
+    domain: str | None = None
     aside: frozenset[str] = frozenset()
     ports_by_vm: dict[str, VpcPort] = field(init=False, repr=False, compare=False)
 

@@ -21,6 +21,8 @@ def names_rows(vpc: Vpc) -> Iterator[Row]:
     ovn-owned, which OVN has since 24.03: a query of another type for such a name, as AAAA for a VM that has no IPv6
     address, is answered by OVN too. Before, the tenant's resolver denies the name, and some guests then believe that.
     """
+    if vpc.domain is None:
+        return
     records = records_of(vpc.networks, [(one.vm, one.port) for one in vpc.ports], vpc.domain)
     for network in vpc.networks:
         columns = {"records": records[network.id], "options": {"ovn-owned": "true"}}
@@ -29,25 +31,28 @@ def names_rows(vpc: Vpc) -> Iterator[Row]:
 
 def names_references(vpc: Vpc, network: Network) -> tuple[Reference, ...]:
     """The records that a network's switch answers: those of all routed networks, or of an isolated one its own."""
+    if vpc.domain is None:
+        return ()
     reached = [network] if network.request.isolated else [one for one in vpc.networks if not one.request.isolated]
     return tuple(Reference(_TABLE, f"names/{one.id}") for one in reached)
 
 
-def names_port(network: Network) -> Iterator[Row]:
+def names_port(vpc: Vpc, network: Network) -> Iterator[Row]:
     """In an isolated network, something with the addresses of the resolver, which no router has there.
 
     OVN answers ARP and neighbour discovery for it; nobody is behind it, so what is no query for a name of the tenant is
     dropped.
     """
-    if network.request.isolated and not network.request.dns:
+    if vpc.domain is not None and network.request.isolated and not network.request.dns:
         own = " ".join((mac_address(f"{network.id}/gateway"), *network.gateways))
         columns = {"name": ovn_name("n", network.id), "type": "localport", "addresses": [own]}
         yield Row("Logical_Switch_Port", f"names/{network.id}", columns)
 
 
-def resolvers_of(network: Network, *, is_six: bool) -> list[str]:
-    """The resolvers of an IP version. Without any of the tenant, guests ask the gateway's address: OVN answers."""
-    return [one for one in network.request.dns or network.gateways if is_ipv6(one) == is_six]
+def resolvers_of(vpc: Vpc, network: Network, *, is_six: bool) -> list[str]:
+    """The resolvers of an IP version. Without any of the tenant, names are asked of the gateway's address."""
+    answering = network.gateways if vpc.domain is not None else ()
+    return [one for one in network.request.dns or answering if is_ipv6(one) == is_six]
 
 
 def dhcp_search(vpc: Vpc, network: Network) -> dict[str, str]:

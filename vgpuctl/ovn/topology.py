@@ -75,9 +75,9 @@ def _networks(vpc: Vpc) -> Iterator[Row]:
     connects = {one.network: one for one in vpc.direct_connects}
     for network in vpc.networks:
         members = [port for port in vpc.ports if port.port.network_id == network.id]
-        own: list[Row] = [*_dhcp(vpc, network), *(_port(network, port) for port in members), *names_port(network)]
+        own: list[Row] = [*_dhcp(vpc, network), *(_port(network, port) for port in members), *names_port(vpc, network)]
         if not network.request.isolated:
-            own.extend(_gateway(network, mtu=vpc.mtu))
+            own.extend(_gateway(vpc, network))
         if network.request.name in connects:
             connect = connects[network.request.name]
             columns = _localnet(ovn_name("l", network.id), connect.physical_network, connect.vlan)
@@ -143,7 +143,7 @@ def _dhcp(vpc: Vpc, network: Network) -> Iterator[Row]:
             options |= dhcp_search(vpc, network)
             if not network.request.isolated:
                 options["router"] = gateway
-        resolvers = resolvers_of(network, is_six=is_six)
+        resolvers = resolvers_of(vpc, network, is_six=is_six)
         if resolvers:
             options["dns_server"] = "{" + ", ".join(resolvers) + "}"
         yield Row("DHCP_Options", _dhcp_key(network, subnet), {"cidr": str(subnet), "options": options})
@@ -153,7 +153,7 @@ def _dhcp_key(network: Network, subnet: Subnet) -> str:
     return f"dhcp{'' if subnet.version == 4 else subnet.version}/{network.id}"
 
 
-def _gateway(network: Network, *, mtu: int) -> Iterator[Row]:
+def _gateway(vpc: Vpc, network: Network) -> Iterator[Row]:
     name = ovn_name("g", network.id)
     pairs = zip(network.subnets, network.gateways, strict=True)
     yield Row(
@@ -163,18 +163,18 @@ def _gateway(network: Network, *, mtu: int) -> Iterator[Row]:
             "name": name,
             "mac": mac_address(f"{network.id}/gateway"),
             "networks": [f"{gateway}/{subnet.prefixlen}" for subnet, gateway in pairs],
-            "ipv6_ra_configs": _advertisement(network, mtu=mtu),
+            "ipv6_ra_configs": _advertisement(vpc, network),
         },
     )
     yield Row("Logical_Switch_Port", f"gateway/{network.id}", _router_port(f"{name}-port", name))
 
 
-def _advertisement(network: Network, *, mtu: int) -> dict[str, str]:
+def _advertisement(vpc: Vpc, network: Network) -> dict[str, str]:
     """What OVN advertises as the network's router; nothing without IPv6. Guests get their addresses by DHCPv6."""
     if network.request.cidr6 is None:
         return {}
-    said = {"address_mode": "dhcpv6_stateful", "send_periodic": "true", "mtu": str(mtu)}
-    for resolver in resolvers_of(network, is_six=True)[:1]:  # OVN advertises one alone
+    said = {"address_mode": "dhcpv6_stateful", "send_periodic": "true", "mtu": str(vpc.mtu)}
+    for resolver in resolvers_of(vpc, network, is_six=True)[:1]:  # OVN advertises one alone
         said["rdnss"] = resolver
     return said
 

@@ -53,7 +53,11 @@ CONTEXT = Table(
         Field("slurm_folder", _PATH, "Folder of Slurm's secrets"),
         Field("reachable_networks", Text(), "Networks that tenants' VMs may reach", is_list=True, may_stand_alone=True),
         Field("cluster_networks", Text(), "Networks of clusters' servers", is_list=True, may_stand_alone=True),
-        Field("internal_domain", Text(), "Domain of the names of tenants' VMs; internal, without it"),
+        Field(
+            "internal_domain",
+            Text(),
+            "Domain of the names of tenants' VMs; without it they have none",
+        ),
     ),
 )
 _CHOSEN, _CONTEXTS = "context", "contexts"

@@ -311,12 +311,17 @@ def test_vms_have_names_that_follow_them(operator: Operator, central: LocalOvn) 
         records = central.nbctl("--bare", "--columns=records", "list", "DNS").split()
         return {one.partition("=")[0] for one in records if not one.startswith("2.0.0.10")}
 
-    def shown(of: Operator = operator) -> tuple[str, list[str | None]]:
+    nameless = operator
+    operator = replace(operator, variables={**operator.variables, "VGPUCTL_INTERNAL_DOMAIN": "internal"})
+
+    def shown(of: Operator = operator) -> tuple[str | None, list[str | None]]:
         found = of.json("show-network", "front", *ACME)
         return found["domain"], [one["name"] for one in found["ports"]]
 
-    _network(operator, "acme")
-    operator.does("create-vm", "web", *ACME, "--network", "front", *SIZE)
+    _network(nameless, "acme")
+    nameless.does("create-vm", "web", *ACME, "--network", "front", *SIZE)
+    assert (names(), shown(nameless)) == (set(), (None, [None]))
+    assert [one["outcome"] for one in operator.json("repair")] == ["finished"]
     assert shown() == ("front.acme.internal", ["web.front.acme.internal"])
     assert names() == {"web", "web.front.acme.internal"}
     assert operator.json("list-vms")[0]["addresses"] == ["10.0.0.2"]

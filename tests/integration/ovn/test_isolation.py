@@ -136,7 +136,6 @@ def test_a_second_apply_changes_nothing_and_a_dry_run_writes_nothing(central: Lo
         ("Logical_Switch_Port", "removed"),
         ("Logical_Switch", "changed"),
         ("Port_Group", "changed"),
-        ("DNS", "changed"),
     }
     assert {change.word for change in northbound.apply({tenant_owner("acme"): []})} == {"removed"}
     assert northbound.owners() == {tenant_owner("globex"), external_owner("internet")}

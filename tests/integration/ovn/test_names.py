@@ -35,8 +35,9 @@ ACME = Vpc(
     (FRONT, BACK, INNER, DUAL),
     (port(FRONT, "web-1", 2), port(BACK, "db", 2), port(FRONT, "Both", 3), port(BACK, "Both", 3),
      port(FRONT, "no_label", 4), port(INNER, "safe", 2), port(INNER, "key", 3), SIX),
+    domain="internal",
 )  # fmt: skip
-OTHER = Vpc("globex", (GLOBEX,), (port(GLOBEX, "web-1", 2), port(GLOBEX, "mail", 3)))
+OTHER = Vpc("globex", (GLOBEX,), (port(GLOBEX, "web-1", 2), port(GLOBEX, "mail", 3)), domain="internal")
 
 
 @dataclass

@@ -118,7 +118,7 @@ def _two_ports() -> list[Attachment]:
         network = Network(f"8d0c6f0e-5a1b-4a44-9d0b-0e0c0d0e0f0{number}", request, NetworkState.CREATED)
         port = Port(f"port-{number}", network.id, VM_UUID, number, mac_address(str(number)), f"10.0.{number}.7")
         search = (f"net{number}.acme.internal", "acme.internal")
-        found.append(Attachment(network, port, 1442, search))
+        found.append(Attachment(network, port, 1442, has_names=True, search=search))
     return found
 
 
@@ -132,6 +132,9 @@ def test_each_interface_is_in_the_document_and_one_has_the_default_route() -> No
     assert "routes" not in second and second["addresses"] == ["10.0.1.7/24"]
     assert first["nameservers"] == {"addresses": ["10.0.0.1"], "search": ["net0.acme.internal", "acme.internal"]}
     assert second["nameservers"] == {"addresses": ["192.0.2.53"], "search": ["net1.acme.internal", "acme.internal"]}
+    nameless = [replace(one, has_names=False, search=()) for one in _two_ports()]
+    document = yaml.safe_load(seed_files(CloudInit(hostname="a"), several, nameless)["network-config"])
+    assert "nameservers" not in document["ethernets"]["primary"]
     assert third["match"] == {"macaddress": host_mac(VM_UUID, 2)}
     assert (third["dhcp4"], third["dhcp4-overrides"]) == (True, {"route-metric": 300})
 

@@ -4,7 +4,7 @@
 import pytest
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.internal_names import DEFAULT_DOMAIN, domains_of, label_of, names_in, parse_domain, records_of
+from vgpuctl.model.internal_names import domains_of, label_of, names_in, parse_domain, records_of
 from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState, Port
 
 
@@ -86,7 +86,7 @@ def test_each_vm_has_its_full_name_its_reverse_name_and_a_short_one_where_that_i
         ("twice", _port(BACK, 4)),
         ("twice", _port(BACK, 5)),
     ]
-    records = records_of((FRONT, BACK, INNER), ports, DEFAULT_DOMAIN)
+    records = records_of((FRONT, BACK, INNER), ports, "internal")
     assert records["front"] == {
         "web": "10.0.0.2",
         "web.front.acme.internal": "10.0.0.2",
@@ -117,3 +117,7 @@ def test_what_would_be_two_vms_name_is_nobody_s() -> None:
     assert domains_of(twins, "internal") == {"back": "back.acme.internal"}
     assert domains_of([_network("front", "10.0.0.0/24", tenant="ac_me")], "internal") == {}
     assert names_in(None, ["web"]) == {}
+
+
+def test_without_a_domain_there_are_no_names() -> None:
+    assert domains_of((FRONT, BACK), None) == {}

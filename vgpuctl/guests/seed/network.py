@@ -103,7 +103,7 @@ def _name_in_guest(vm: Vm, interface: Interface, number: int) -> str:
 def _seeded(
     vm: Vm, interface: Interface, place: Attachment | None, number: int, routed: Collection[bool]
 ) -> SeededInterface:
-    """The gateway's address resolves names: libvirt all, OVN those of the tenant's VMs.
+    """The gateway's address resolves names: libvirt all, OVN those of the tenant's VMs, where it has them.
 
     routed: if an interface before it has the default route of IPv6 (True) or of IPv4 (False).
     """
@@ -125,7 +125,7 @@ def _seeded(
         set_name,
         place.port.mac_address,
         addresses,
-        network.request.dns or network.gateways,
+        network.request.dns or (network.gateways if place.has_names or not is_ovn else ()),
         place.tunnel_mtu if is_ovn else None,
         search=place.search,
     )

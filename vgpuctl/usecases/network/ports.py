@@ -114,11 +114,12 @@ def take_ports(services: Services, session: "Session", vm: Vm, networks: Network
 
 def as_told(services: Services, session: "Session", place: Attachment) -> Attachment:
     """The attachment with what its guest is told beside its address: the MTU, and where it looks for names."""
+    has_names = place.network.request.backend is Backend.OVN and services.internal_domain is not None
     domain = None
-    if place.network.request.backend is Backend.OVN:
+    if has_names:
         domains = domains_of(carried(session, place.network.request.tenant), services.internal_domain)
         domain = domains.get(place.network.id)
-    return replace(place, tunnel_mtu=tunnel_mtu(session), search=search_list(domain))
+    return replace(place, tunnel_mtu=tunnel_mtu(session), has_names=has_names, search=search_list(domain))
 
 
 def check_groups(session: "Session", tenant: str, interface: Interface) -> None:

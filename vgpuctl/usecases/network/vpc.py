@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import TypeVar
 
 from vgpuctl.model.interfaces import interface_at
-from vgpuctl.model.internal_names import DEFAULT_DOMAIN
 from vgpuctl.model.network import Network, Port
 from vgpuctl.model.security_rule import EgressDefault
 from vgpuctl.model.vm import VmRequest
@@ -45,7 +44,7 @@ def read_vpc(
     *,
     without_vm: str | None = None,
     without: Collection[Place] = (),
-    domain: str = DEFAULT_DOMAIN,
+    domain: str | None = None,
 ) -> Vpc:
     """Everything of a tenant that OVN carries. without_vm, without: a VM's port and objects that count as gone."""
 

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from vgpuctl.errors import HostUnreachable, InventoryError, UsageError, VgpuctlError
-from vgpuctl.model.internal_names import DEFAULT_DOMAIN
 from vgpuctl.model.times import format_duration
 from vgpuctl.usecases.running.host_session import HostSession
 
@@ -66,8 +65,8 @@ class Services:
     """Everything a use case may need. `say` tells the user of progress, `watch` shows that of a run over hosts.
 
     reachable_networks: internal networks that guests of NAT networks may reach. internal_domain: of VMs' names in
-    networks that OVN carries. rehearsal: of a dry run. The store forgets every change at the end, OVN and hosts are
-    only read, and clusters are not contacted.
+    networks that OVN carries; None: they have none. rehearsal: of a dry run. The store forgets every change at the end,
+    OVN and hosts are only read, and clusters are not contacted.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class Services:
         forks: int | None = None,
         watch: "Callable[[FleetProgress], None] | None" = None,
         reachable_networks: tuple[str, ...] = (),
-        internal_domain: str = DEFAULT_DOMAIN,
+        internal_domain: str | None = None,
         rehearsal: "Rehearsal | None" = None,
     ) -> None:
         self._opens = opens

@@ -12,6 +12,7 @@ from vgpuctl.catalog.entries import (
     NvLink,
     PlacementTable,
     Sriov,
+    VfPartition,
 )
 from vgpuctl.catalog.lookup import (
     board,
@@ -50,6 +51,7 @@ __all__ = [
     "PlacementTable",
     "ProfileName",
     "Sriov",
+    "VfPartition",
     "board",
     "board_beside",
     "board_by_pci",

@@ -4,8 +4,24 @@
 import msgspec
 
 
+class VfPartition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A number of VFs that the vendor's driver supports, and the modes of the GPU for it.
+
+    compute: the compute partition, SPX, DPX or CPX. memory: the memory partition, NPS1, NPS2 or NPS4. None: not told.
+    needs_firmware: if the GPU's firmware must be of the matching release too.
+    """
+
+    vfs: int
+    compute: str | None = None
+    memory: str | None = None
+    needs_firmware: bool = False
+
+
 class Sriov(msgspec.Struct, frozen=True, omit_defaults=True):
-    """SR-IOV as far as it is known. min_vfs: lower bound from the vGPU types. presets: published VF counts."""
+    """SR-IOV as far as it is known. min_vfs: lower bound from the vGPU types. presets: published VF counts.
+
+    partitions: every number of VFs that the vendor's releases name as supported; empty: they name none.
+    """
 
     totalvfs: int | None = None
     vf_offset: int | None = None
@@ -13,6 +29,7 @@ class Sriov(msgspec.Struct, frozen=True, omit_defaults=True):
     min_vfs: int | None = None
     vf_pci: str | None = None
     presets: tuple[int, ...] = ()
+    partitions: tuple[VfPartition, ...] = ()
 
 
 class BoardMig(msgspec.Struct, frozen=True, omit_defaults=True):

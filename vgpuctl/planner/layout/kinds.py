@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The plan of one GPU, by the kind that its layout declares."""
 
+from collections.abc import Sequence
+
+from vgpuctl.catalog import VfPartition
 from vgpuctl.model.layout import MigLayout, MigVgpuLayout, OffLayout, OwnLayout, PassthroughLayout, VfLayout, VgpuLayout
 from vgpuctl.model.vgpu_params import params_text
 from vgpuctl.planner.layout import (
@@ -78,6 +81,16 @@ def plan_mig_vgpu(work: GpuWork, layout: MigVgpuLayout) -> None:
 GIM = "gim"
 
 
+def _partition_words(partitions: Sequence[VfPartition]) -> str:
+    """Counts of VFs with their modes: `1 (SPX, NPS1), 8 (CPX, NPS4, matching firmware)`."""
+    words = []
+    for one in partitions:
+        firmware = "matching firmware" if one.needs_firmware else None
+        modes = ", ".join(mode for mode in (one.compute, one.memory, firmware) if mode is not None)
+        words.append(f"{one.vfs} ({modes})" if modes else str(one.vfs))
+    return ", ".join(words)
+
+
 def plan_vf(work: GpuWork, layout: VfLayout) -> None:
     """Plain VFs of AMD's and Intel's GPUs (reference 8).
 
@@ -90,12 +103,22 @@ def plan_vf(work: GpuWork, layout: VfLayout) -> None:
         reason = f"{work.name} at {work.address} can have {work.gpu.total_vfs} VFs, not {layout.count}"
         work.block("too-many-vfs", reason, remedy=FIRMWARE if work.gpu.total_vfs == 0 else None)
         return
-    if work.gpu.driver == GIM and len(work.gpu.vfs) != layout.count:
+    is_there = len(work.gpu.vfs) == layout.count
+    known = work.board.sriov.partitions if work.board is not None and work.board.sriov is not None else ()
+    partition = next((one for one in known if one.vfs == layout.count), None)
+    if known and partition is None and not is_there:
+        reason = f"the releases of {work.name}'s driver name no {layout.count} VFs"
+        work.block("vfs-not-supported", reason, remedy=f"declare a count that they name: {_partition_words(known)}")
+        return
+    if work.gpu.driver == GIM and not is_there:
         work.differ("virtual-functions", layout.count, len(work.gpu.vfs))
+        modes = ""
+        if partition is not None and partition.compute is not None:
+            modes = f"give the GPU the partitions of {_partition_words([partition])} with `amd-smi partition`, "
         work.block(
             "vfs-by-module",
             f"{GIM} makes the VFs of {work.address} when it is loaded",
-            remedy=f"set vf_num={layout.count} in /etc/modprobe.d or /etc/gim_config, and load {GIM} again",
+            remedy=f"{modes}set vf_num={layout.count} in /etc/modprobe.d or /etc/gim_config, and load {GIM} again",
         )
         return
     driver.ensure_vendor_driver(work)

@@ -52,6 +52,7 @@ ASKED_SINCE = (
     "read_optional /etc/libvirt/qemu.conf",
     "listdir_optional /etc/cdi",
     "listdir_optional /run/cdi",
+    "read_optional /etc/vgpuctl/kept-limits.json",
 )
 """Questions that are newer than the captures of the tree."""
 

@@ -49,7 +49,7 @@ def test_disks_and_snapshots_are_counted_apart_and_seeds_not_at_all(acme: Store)
     with pytest.raises(QuotaExceeded, match="disk") as refused:
         intend(acme, volume(1, VolumeKind.DATA, "more"))
     assert list(refused.value.context) == ["disk: 99.5 GiB of 100 GiB used, 1 GiB asked"]
-    assert "set-quota acme disk=100.5GiB" in (refused.value.hint or "")
+    assert "set-quota acme disk=102912MiB" in (refused.value.hint or "")
     with pytest.raises(QuotaExceeded, match="snapshots"):
         intend(acme, volume(1, VolumeKind.OVERLAY, "after"))
     with acme.reading() as session:

@@ -28,7 +28,7 @@ def test_an_example_brings_its_board_into_the_layout(tmp_path: Path, board: str,
     host = SimulatedHost(SimulatedGpu(board))
     if board.startswith("amd"):  # gim is loaded with its option, as the example says
         (gpu,) = host.gpus.values()
-        gpu.driver, gpu.vf_count = "gim", 8
+        gpu.driver, gpu.total_vfs, gpu.vf_count = "gim", 8, 8
     host.services["dcgm.service"] = "dcgm.service" in layout.stop_services
     for _ in range(3):
         plan = plan_host(layout, host.facts(), made=host.shares())

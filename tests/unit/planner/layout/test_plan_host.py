@@ -38,7 +38,6 @@ from vgpuctl.planner.layout.plan import leases_in_the_way, plan_host
 from vgpuctl.planner.layout.result import HostPlan, Phase
 
 A40, T4, A100, FLEX = "nvidia-a40", "nvidia-t4", "nvidia-a100-pcie-40gb", "intel-flex-170"
-MI300X = "amd-mi300x"
 GPU, ORIGIN = "0000:41:00.0", "host_vars/gpu1.yml:4"
 
 
@@ -76,8 +75,6 @@ def mig_on(*profiles: tuple[str, int]) -> SimulatedGpu:
         ("foreign-driver", VgpuLayout(), A40, lambda gpu: replace(gpu, driver="nouveau")),
         ("too-many-vfs", VfLayout(200), FLEX, None),
         ("vfs-by-module", VfLayout(4), FLEX, lambda gpu: replace(gpu, driver="gim")),
-        ("vfs-by-module", VfLayout(8), MI300X, lambda gpu: replace(gpu, driver="gim")),
-        ("vfs-not-supported", VfLayout(4), MI300X, lambda gpu: replace(gpu, driver="gim")),
         ("no-mixed-size", VgpuLayout(size_mode=SizeMode.MIXED), T4, None),
         (
             "scheduler-unreadable",
@@ -105,15 +102,6 @@ def test_what_cannot_be_reached_is_an_obstacle_and_no_step(
     assert plan.obstacles[0].origin == ORIGIN
     assert not plan.steps
     assert not plan.is_in_layout
-
-
-def test_vfs_of_a_module_are_named_with_the_partitions_that_they_need() -> None:
-    remedies = []
-    for count in (8, 4):
-        (obstacle,) = plan_with(VfLayout(count), MI300X, lambda gpu: replace(gpu, driver="gim")).obstacles
-        remedies.append(str(obstacle.remedy))
-    assert "the partitions of 8 (CPX, NPS4, matching firmware) with `amd-smi partition`, set vf_num=8" in remedies[0]
-    assert remedies[1] == "declare a count that they name: 1 (SPX, NPS1), 8 (CPX, NPS4, matching firmware)"
 
 
 def test_a_type_that_nobody_knows_is_told_with_the_near_ones() -> None:

@@ -243,6 +243,7 @@ def parse_cidr6(text: str, *, what: str = "--cidr6") -> ipaddress.IPv6Network:
     try:
         subnet = read_subnet6(text)
     except ValueError as error:
+        hint += "; --cidr takes IPv4 addresses"
         try:
             hint = f"did you mean {ipaddress.IPv6Network(text.partition('%')[0], strict=False)}?"
         except ValueError:

@@ -133,15 +133,18 @@ def test_what_cannot_be_is_refused(operator: Operator) -> None:
     assert _disks(operator) == {}
 
 
-def test_a_killed_attach_is_finished_by_the_next_one(operator: Operator) -> None:
+_LATER = pytest.mark.long("tests/e2e/disk/test_attach_disk.py::test_a_killed_attach_is_finished_by_the_next_one")
+
+
+@pytest.mark.parametrize("kill", ["create_disk", *(pytest.param(one, marks=_LATER) for one in ("4", "6"))])
+def test_a_killed_attach_is_finished_by_the_next_one(operator: Operator, kill: str) -> None:
     operator.does("stop-vm", "two", *ACME, "--timeout", "0")
-    for kill in ("create_disk", "4", "6"):
-        attach = ("attach-disk", "two", "cut,size=32MiB", *ACME)
-        kill_after(operator, kill, *attach)
-        operator.does("repair")
-        assert "cut" in _disks(operator)
-        operator.does(*attach)
-        assert _disks(operator) == {"cut": ("attached", "two")}
-        operator.does("detach-disk", "two", "cut", *ACME)
-        operator.does("delete-disk", "cut", *ACME, "--yes")
+    attach = ("attach-disk", "two", "cut,size=32MiB", *ACME)
+    kill_after(operator, kill, *attach)
+    operator.does("repair")
+    assert "cut" in _disks(operator)
+    operator.does(*attach)
+    assert _disks(operator) == {"cut": ("attached", "two")}
+    operator.does("detach-disk", "two", "cut", *ACME)
+    operator.does("delete-disk", "cut", *ACME, "--yes")
     operator.does("start-vm", "two", *ACME)

@@ -13,6 +13,12 @@ from tests.e2e.small_vms import ACME
 from vgpuctl.guests.facts.disk_facts import domain_disks
 from vgpuctl.guests.facts.nic_facts import macs_of
 
+pytestmark = pytest.mark.long(
+    "tests/e2e/disk/test_attach_disk.py::test_a_killed_attach_is_finished_by_the_next_one",
+    "tests/e2e/vm/test_attach_nic.py::test_an_interface_comes_at_the_next_start_and_goes_with_the_guest",
+    "tests/e2e/operate/test_interrupted.py::test_a_run_killed_after_any_side_effect_is_repaired",
+)
+
 DETACH_DISK = ("detach-disk", "web", "data", *ACME)
 DETACH_NIC = ("detach-nic", "web", "front", *ACME, "--last")
 SIZE = ("--memory", "96MiB", "--vcpus", "1", "--disk", "64MiB")

@@ -92,7 +92,10 @@ def test_a_stopped_vm_gets_snapshots_and_is_reverted_to_the_newest(operator: Ope
     assert (_snapshots(operator), _volumes(operator)) == ([], before)
 
 
-@pytest.mark.parametrize("kill", ["create_overlay", "4", "6"])
+_LATER = pytest.mark.long("tests/e2e/disk/test_snapshots.py::test_a_killed_snapshot_is_taken_by_the_next_run")
+
+
+@pytest.mark.parametrize("kill", ["create_overlay", *(pytest.param(one, marks=_LATER) for one in ("4", "6"))])
 def test_a_killed_snapshot_is_taken_by_the_next_run(operator: Operator, kill: str) -> None:
     before = _volumes(operator)
     take = ("create-snapshot", "one", "cut", *ACME)

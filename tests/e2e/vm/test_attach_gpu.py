@@ -80,7 +80,10 @@ def test_a_vgpu_comes_and_goes_at_the_next_start_and_the_others_keep_their_place
     assert sorted(kinds) == ["gpu-attached", "gpu-attached", "gpu-detached"]
 
 
-@pytest.mark.parametrize("hold", ["keep", "release"])
+_KEPT = pytest.mark.long("tests/e2e/vm/test_attach_gpu.py::test_a_stopped_vm_gets_a_whole_card_and_gives_it_back")
+
+
+@pytest.mark.parametrize("hold", [pytest.param("keep", marks=_KEPT), "release"])
 def test_a_stopped_vm_gets_a_whole_card_and_gives_it_back(operator: Operator, hold: str) -> None:
     operator.does("create-vm", *WEB, "--gpu", "A40-8Q", *SEEDED)
     operator.does(*STOP, "--hold", hold)

@@ -108,6 +108,10 @@ def test_a_tenant_has_no_more_compute_time_than_its_quota_by_any_way(layouts: La
         assert said.code == 2 and "Traceback" not in said.err and "hint: " in said.err
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_compute.py::test_other_ways_to_a_share_ask_too",
+    "tests/unit/scheduler/test_compute.py::test_of_two_hosts_the_one_that_keeps_it_is_taken_for_it_alone",
+)
 def test_a_vm_keeps_its_compute_time_wherever_it_goes(tmp_path: Path) -> None:
     """sim-002 has room and does not keep it; a move, a drain and a reservation know that before anything stops."""
     fleet = layout_fleet(tmp_path, 3, "a40")

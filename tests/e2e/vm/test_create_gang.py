@@ -67,6 +67,10 @@ def test_what_a_killed_gang_left_is_taken_back_also_the_vm_that_runs(
     assert fleet_witness.state() == before
 
 
+@pytest.mark.long(
+    "tests/unit/scheduler/test_gang_victims.py::test_the_least_important_of_each_host_give_way",
+    "tests/e2e/vm/test_preemption.py::test_a_preemptible_vm_is_preempted_by_a_more_important_one_and_no_other_is",
+)
 def test_less_important_vms_give_way_to_a_whole_gang(operator: Operator) -> None:
     low = ("--priority", "low", "--preemptible", "stop", "--gpu", "A40-48Q", *SMALL)
     operator.does("create-vm", "batch", *low)

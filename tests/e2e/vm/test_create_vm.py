@@ -50,6 +50,18 @@ def created(operator: Operator, before: list[str]) -> Iterator[dict[str, Any]]:
         operator.does("delete-vm", vm, "--tenant", tenant, "--yes", "--timeout", "0", "--if-exists")
 
 
+@pytest.fixture(scope="module")
+def state_then(created: dict[str, Any], witness: Witness) -> list[str]:
+    """What the witness saw when all VMs had been created."""
+    return witness.state()
+
+
+@pytest.fixture(scope="module")
+def holders_then(created: dict[str, Any], witness: Witness) -> dict[str, str]:
+    """The VM whose QEMU held each IOMMU group when all VMs had been created."""
+    return witness.holders()
+
+
 def _leases(created: dict[str, Any], name: str) -> list[dict[str, Any]]:
     leases: list[dict[str, Any]] = created[name]["leases"]
     return leases
@@ -100,11 +112,11 @@ def told(measured: Measured) -> tuple[set[str], set[tuple[str, str]]]:
 
 
 @pytest.mark.parametrize("name", VMS)
-def test_every_kind_of_sharing_gives_a_running_vm(created: dict[str, Any], name: str, witness: Witness) -> None:
+def test_every_kind_of_sharing_gives_a_running_vm(created: dict[str, Any], name: str, state_then: list[str]) -> None:
     assert created[name]["changed"]
     assert created[name]["vm"]["state"] == "running"
     assert {lease["share"]["sharing"] for lease in _leases(created, name)} <= KINDS[name]
-    assert f"domain {name} running" in witness.state()
+    assert f"domain {name} running" in state_then
 
 
 def test_the_two_boards_of_one_model_offer_both_interfaces(created: dict[str, Any]) -> None:
@@ -114,14 +126,19 @@ def test_the_two_boards_of_one_model_offer_both_interfaces(created: dict[str, An
 
 @pytest.mark.parametrize("name", VMS)
 def test_the_kernel_says_that_this_vms_qemu_holds_the_device(
-    created: dict[str, Any], name: str, witness: Witness
+    created: dict[str, Any], name: str, witness: Witness, holders_then: dict[str, str]
 ) -> None:
-    holders = witness.holders()
     for lease in _leases(created, name):
-        assert holders[witness.group_of(_device(lease))] == created[name]["vm"]["uuid"]
+        assert holders_then[witness.group_of(_device(lease))] == created[name]["vm"]["uuid"]
 
 
-@pytest.mark.parametrize(("name", "devices"), [("acme.web-1", 1), ("umbrella.web-1", 1), ("acme.desks", 2)])
+_OTHER_BOARD = pytest.mark.long("tests/e2e/vm/test_create_vm.py::test_qemu_shows_the_guest_an_nvidia_device_per_share")
+
+
+@pytest.mark.parametrize(
+    ("name", "devices"),
+    [("acme.web-1", 1), pytest.param("umbrella.web-1", 1, marks=_OTHER_BOARD), ("acme.desks", 2)],
+)
 def test_qemu_shows_the_guest_an_nvidia_device_per_share(
     created: dict[str, Any], name: str, devices: int, operator: Operator
 ) -> None:
@@ -133,6 +150,10 @@ def test_qemu_shows_the_guest_an_nvidia_device_per_share(
     assert [holders[0]["vm_uuid"] for holders in shown["holders"]] == [created[name]["vm"]["uuid"]] * devices
 
 
+@pytest.mark.long(
+    "tests/lab/agreement/test_same_readings.py::test_both_libraries_tell_the_agent_the_same_measures",
+    "tests/e2e/host/test_host_readings.py::test_a_scenario_is_played_seen_and_stopped",
+)
 def test_every_measure_is_read_as_on_a_simulated_host(
     created: dict[str, Any], operator: Operator, kernel_host: KernelHost, tmp_path: Path
 ) -> None:
@@ -178,6 +199,10 @@ def test_every_measure_is_read_as_on_a_simulated_host(
     assert whole.measured.get("power_watts") is None
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_create_vm.py::test_the_kernel_says_that_this_vms_qemu_holds_the_device",
+    "tests/e2e/vm/test_create_vm.py::test_qemu_shows_the_guest_an_nvidia_device_per_share",
+)
 def test_a_plain_vf_is_on_vfio_pci_and_the_guest_sees_it(
     created: dict[str, Any], operator: Operator, witness: Witness
 ) -> None:
@@ -196,7 +221,10 @@ def test_a_whole_card_goes_with_its_audio_function(created: dict[str, Any], witn
         assert witness.driver(address) == "vfio-pci"
 
 
-@pytest.mark.parametrize("name", ["acme.web-1", "umbrella.whole"])
+_WHOLE_CARD = pytest.mark.long("tests/e2e/vm/test_create_vm.py::test_the_same_command_again_changes_nothing")
+
+
+@pytest.mark.parametrize("name", ["acme.web-1", pytest.param("umbrella.whole", marks=_WHOLE_CARD)])
 def test_the_same_command_again_changes_nothing(
     created: dict[str, Any], name: str, operator: Operator, witness: Witness
 ) -> None:
@@ -224,6 +252,11 @@ def test_another_size_is_refused_and_the_difference_named(created: dict[str, Any
     assert any("gpus" in line for line in refused["context"])
 
 
+@pytest.mark.long(
+    "tests/e2e/host/test_host_readings.py::test_the_tables_say_what_the_facts_say",
+    "tests/e2e/vm/test_several_vms.py::test_several_vms_are_changed_at_once_and_summed_up",
+    "tests/unit/scheduler/test_rejections.py::test_a_gpu_that_cannot_says_why",
+)
 def test_lists_show_every_vm_and_what_is_left(created: dict[str, Any], operator: Operator) -> None:
     listed = operator.json("list-vms")
     assert {f"{row['vm']['request']['tenant']}.{row['vm']['request']['name']}" for row in listed} == set(VMS)
@@ -243,6 +276,10 @@ def test_lists_show_every_vm_and_what_is_left(created: dict[str, Any], operator:
     assert tenants == {"acme": 3, "umbrella": 2}
 
 
+@pytest.mark.long(
+    "tests/e2e/placement/test_explain_vm.py::test_what_fits_nowhere_is_told_what_would_help",
+    "tests/unit/scheduler/test_rejections.py::test_a_gpu_that_cannot_says_why",
+)
 def test_a_full_gpu_is_refused_with_a_reason_per_gpu(created: dict[str, Any], operator: Operator) -> None:
     refused = operator.is_refused("create-vm", "more", "--tenant", "acme", "--gpu", "A40-48Q", *SIZE)
     assert (refused["reference"], refused["exit_code"]) == ("no-capacity", 5)
@@ -295,6 +332,10 @@ def test_the_existing_domain_is_rendered_as_libvirt_has_it(created: dict[str, An
     assert "ua-gpu0" in xml
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_restart_vm.py::test_force_off_keeps_the_shares_and_says_so",
+    "tests/e2e/vm/test_vgpu_params.py::test_layout_and_vm_give_the_parameters_and_a_reboot_does_not_take_them",
+)
 def test_a_stopped_vm_keeps_its_share_and_starts_again(
     created: dict[str, Any], operator: Operator, witness: Witness
 ) -> None:

@@ -74,6 +74,10 @@ def test_what_the_run_refuses_is_refused_in_the_same_words(operator: Operator, m
     operator.delete_all_vms()
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_dry_run_of_create.py::test_each_vm_finds_taken_what_those_before_it_took",
+    "tests/e2e/operate/test_proofs.py::test_a_few_dry_runs_end_as_their_runs",
+)
 def test_a_start_finds_taken_what_the_start_before_it_would_take(operator: Operator) -> None:
     card = ("--gpu", "passthrough:nvidia-geforce-rtx-3090")
     for name in ("one", "two"):
@@ -92,7 +96,13 @@ def test_a_store_that_can_only_be_read_renders_and_refuses_the_dry_run_as_the_ru
         assert "cannot be written" in reader.is_refused(*WEB, *more)["message"]
 
 
-@pytest.mark.parametrize(("answer", "said"), [("A40-8Q\n", "acme/asked: A40-8Q, "), ("\n", "acme/asked: no GPU, ")])
+_NO_ANSWER = pytest.mark.long("tests/e2e/vm/test_dry_run_of_create.py::test_a_terminal_asks_for_the_gpu")
+
+
+@pytest.mark.parametrize(
+    ("answer", "said"),
+    [("A40-8Q\n", "acme/asked: A40-8Q, "), pytest.param("\n", "acme/asked: no GPU, ", marks=_NO_ANSWER)],
+)
 def test_a_terminal_asks_for_the_gpu(operator: Operator, answer: str, said: str) -> None:
     asked = _on_terminal(operator, answer, "create-vm", "acme/asked", *SIZE, "--dry-run")
     assert "GPU shares that fit: " in asked and "A40-8Q" in asked and "GPU of the VM [none]: " in asked

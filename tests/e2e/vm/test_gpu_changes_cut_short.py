@@ -31,10 +31,13 @@ CASES = {
 }
 
 
-_LATER = pytest.mark.long("tests/e2e/vm/test_gpu_changes_cut_short.py::test_a_change_that_is_killed_leaves_a_whole_vm")
+pytestmark = pytest.mark.long(
+    "tests/e2e/vm/test_attach_gpu.py::test_repair_finishes_a_detach_whose_vm_ended_by_itself",
+    "tests/e2e/operate/test_interrupted.py::test_a_run_killed_after_any_side_effect_is_repaired",
+)
 
 
-@pytest.mark.parametrize("case", [pytest.param(one, marks=_LATER if CASES[one][1] else ()) for one in CASES])
+@pytest.mark.parametrize("case", CASES)
 def test_a_change_that_is_killed_leaves_a_whole_vm(operator: Operator, fleet_witness: FleetWitness, case: str) -> None:
     create, is_off, change = CASES[case]
 

@@ -109,6 +109,10 @@ def _drained(operator: Operator) -> tuple[str, str]:
     return planned["verdict"], planned["reason"]
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_guest_driver_check.py::test_a_guest_that_was_seen_with_a_newer_driver_starts_and_moves_no_more",
+    "tests/unit/scheduler/test_vgpu_terms.py::test_the_host_whose_driver_goes_with_the_guest_s_is_chosen",
+)
 def test_no_command_moves_a_vm_to_a_host_whose_branch_does_not_take_its_driver(
     operator: Operator, fleet: lab.LabFolder, desk: str
 ) -> None:

@@ -138,7 +138,12 @@ def test_gc_finds_what_a_killed_move_left(operator: Operator, fleet: lab.LabFold
     shutil.rmtree(foreign.parents[1])
 
 
-@pytest.mark.parametrize(("which", "is_moved"), [("guest_state/3", False), ("guest_state/4", True)])
+_MOVED = pytest.mark.long("tests/e2e/vm/test_guest_state.py::test_a_killed_move_leaves_no_copy_once_it_is_repaired")
+
+
+@pytest.mark.parametrize(
+    ("which", "is_moved"), [("guest_state/3", False), pytest.param("guest_state/4", True, marks=_MOVED)]
+)
 def test_a_killed_move_leaves_no_copy_once_it_is_repaired(
     operator: Operator, fleet: lab.LabFolder, desktop: tuple[str, str], which: str, *, is_moved: bool
 ) -> None:
@@ -155,6 +160,7 @@ def test_a_killed_move_leaves_no_copy_once_it_is_repaired(
     assert (listed["vm"]["host"], listed["observed"], listed["vm"]["problem"]) == (now, "running", None)
 
 
+@pytest.mark.long("tests/e2e/vm/test_guest_state.py::test_a_killed_move_leaves_no_copy_once_it_is_repaired")
 def test_a_stopped_vm_whose_move_is_killed_leaves_no_copy_either(
     operator: Operator, fleet: lab.LabFolder, desktop: tuple[str, str]
 ) -> None:

@@ -68,7 +68,13 @@ def quarantined(operator: Operator) -> dict[str, str | None]:
         return {one.device: one.finding for one in session.restrictions()}
 
 
-@pytest.mark.parametrize(("card", "reset"), [(SHARED, "by the driver"), (WHOLE, "flr")])
+_WHOLE = pytest.mark.long(
+    "tests/e2e/vm/test_health_gate.py::test_a_healthy_gpu_returns_with_evidence_of_its_reset",
+    "tests/e2e/vm/test_health_gate.py::test_the_reset_that_worked_is_in_the_evidence",
+)
+
+
+@pytest.mark.parametrize(("card", "reset"), [(SHARED, "by the driver"), pytest.param(WHOLE, "flr", marks=_WHOLE)])
 def test_a_healthy_gpu_returns_with_evidence_of_its_reset(card: str, reset: str, operator: Operator) -> None:
     operator.does(*create(card))
     operator.does(*DELETE)
@@ -109,6 +115,10 @@ def test_the_rom_of_a_whole_card_is_hashed_and_another_hash_is_found(operator: O
     assert quarantined(operator) == {WHOLE: "vbios-changed"}
 
 
+@pytest.mark.long(
+    "tests/unit/sharing/test_health.py::test_what_a_card_told_before_a_vm_had_it_whole_is_compared_when_it_is_back",
+    "tests/e2e/vm/test_health_gate.py::test_the_rom_of_a_whole_card_is_hashed_and_another_hash_is_found",
+)
 def test_a_look_while_a_vm_has_the_card_does_not_hide_another_vbios(operator: Operator, hosts: lab.LabFolder) -> None:
     """On vfio-pci the card does not tell its VBIOS."""
     operator.does("list-gpus", "--refresh")
@@ -122,6 +132,11 @@ def test_a_look_while_a_vm_has_the_card_does_not_hide_another_vbios(operator: Op
     assert quarantined(operator) == {WHOLE: "vbios-changed"}
 
 
+_OTHER_FINDINGS = pytest.mark.long(
+    "tests/e2e/vm/test_health_gate.py::test_a_gpu_that_is_not_proven_is_in_quarantine_and_refused",
+    "tests/unit/sharing/test_health.py::test_each_value_has_its_finding",
+)
+
 STAYING = {"row-remap-pending", "row-remap-failed", "page-retirement-pending", "bar-unassigned", "off-the-bus"}
 """States of a card, which are found again as long as they last; the others are things that happened."""
 
@@ -130,20 +145,20 @@ STAYING = {"row-remap-pending", "row-remap-failed", "page-retirement-pending", "
     ("card", "fault", "value", "finding"),
     [
         (SHARED, "xid", 95, "xid-reset-gpu"),
-        (SHARED, "xid", 79, "xid-restart-bm"),
-        (SHARED, "ecc", 2, "ecc-uncorrected"),
-        (SHARED, "row-remap-pending", None, "row-remap-pending"),
-        (SHARED, "row-remap-failed", None, "row-remap-failed"),
+        pytest.param(SHARED, "xid", 79, "xid-restart-bm", marks=_OTHER_FINDINGS),
+        pytest.param(SHARED, "ecc", 2, "ecc-uncorrected", marks=_OTHER_FINDINGS),
+        pytest.param(SHARED, "row-remap-pending", None, "row-remap-pending", marks=_OTHER_FINDINGS),
+        pytest.param(SHARED, "row-remap-failed", None, "row-remap-failed", marks=_OTHER_FINDINGS),
         (OLD, "pages-retired", 2, "page-retirement-pending"),
-        (SHARED, "bar-unassigned", None, "bar-unassigned"),
-        (SHARED, "vbios-changed", None, "vbios-changed"),
+        pytest.param(SHARED, "bar-unassigned", None, "bar-unassigned", marks=_OTHER_FINDINGS),
+        pytest.param(SHARED, "vbios-changed", None, "vbios-changed", marks=_OTHER_FINDINGS),
         (SHARED, "fallen", None, "off-the-bus"),
-        (WHOLE, "fallen", None, "off-the-bus"),
-        (WHOLE, "config-differs", None, "config-differs"),
-        (WHOLE, "bar-unassigned", None, "bar-unassigned"),
-        (WHOLE, "vbios-changed", None, "vbios-changed"),
+        pytest.param(WHOLE, "fallen", None, "off-the-bus", marks=_OTHER_FINDINGS),
+        pytest.param(WHOLE, "config-differs", None, "config-differs", marks=_OTHER_FINDINGS),
+        pytest.param(WHOLE, "bar-unassigned", None, "bar-unassigned", marks=_OTHER_FINDINGS),
+        pytest.param(WHOLE, "vbios-changed", None, "vbios-changed", marks=_OTHER_FINDINGS),
         (WHOLE, "reset-fails", None, "reset-failed"),
-        (WHOLE, "no-reset", None, "no-reset"),
+        pytest.param(WHOLE, "no-reset", None, "no-reset", marks=_OTHER_FINDINGS),
     ],
 )
 def test_a_gpu_that_is_not_proven_is_in_quarantine_and_refused(
@@ -293,7 +308,9 @@ def test_a_vgpu_that_stays_keeps_its_lease_until_it_is_gone(operator: Operator, 
     ("path", "text", "finding"),
     [
         ("/etc/vgpulab/nvml_codes", "nvmlDeviceGetTotalEccErrors 16\n", "reset-required"),
-        ("/etc/vgpulab/nvml_codes", "nvmlDeviceGetTotalEccErrors 999\n", "health-unread"),
+        pytest.param(
+            "/etc/vgpulab/nvml_codes", "nvmlDeviceGetTotalEccErrors 999\n", "health-unread", marks=_OTHER_FINDINGS
+        ),
         ("/proc/driver/nvidia/params", 'RegistryDwords: "RMDisableScrubOnFree=1"\n', "scrub-off"),
     ],
 )
@@ -322,6 +339,9 @@ def wedge_next(operator: Operator, hosts: lab.LabFolder) -> str:
     return function
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_health_gate.py::test_a_creation_that_is_rolled_back_after_the_guests_start_leaves_evidence_too",
+)
 def test_a_start_with_new_shares_that_is_rolled_back_leaves_evidence_too(
     operator: Operator, hosts: lab.LabFolder
 ) -> None:
@@ -337,8 +357,12 @@ def test_a_start_with_new_shares_that_is_rolled_back_leaves_evidence_too(
     operator.does(*DELETE)
 
 
+_WHOLE_CARD = pytest.mark.long("tests/e2e/vm/test_health_gate.py::test_gc_proves_the_devices_that_it_frees")
+
+
 @pytest.mark.parametrize(
-    ("card", "kinds", "reset"), [(SHARED, ("domain", "vgpu"), "by the driver"), (WHOLE, ("domain",), "flr")]
+    ("card", "kinds", "reset"),
+    [(SHARED, ("domain", "vgpu"), "by the driver"), pytest.param(WHOLE, ("domain",), "flr", marks=_WHOLE_CARD)],
 )
 def test_gc_proves_the_devices_that_it_frees(
     card: str, kinds: tuple[str, ...], reset: str, operator: Operator, hosts: lab.LabFolder, tmp_path: Path
@@ -359,6 +383,10 @@ def test_gc_proves_the_devices_that_it_frees(
     operator.does(*DELETE)
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_health_gate.py::test_a_healthy_gpu_returns_with_evidence_of_its_reset",
+    "tests/e2e/vm/test_attach_gpu.py::test_a_stopped_vm_gets_a_whole_card_and_gives_it_back",
+)
 def test_a_stop_that_releases_the_shares_leaves_evidence_too(operator: Operator) -> None:
     operator.does(*create(WHOLE))
     operator.does("stop-vm", *OF_VM, "--hold", "release", "--timeout", "0")
@@ -391,7 +419,12 @@ def test_a_policy_that_cannot_be_read_is_refused_and_what_runs_comes_back_by_the
     assert operator.json("list-vms") == leases(operator) == []
 
 
-@pytest.mark.parametrize(("command", "passed"), [("/bin/true", True), ("/bin/false", False)])
+_PASSED = pytest.mark.long(
+    "tests/e2e/vm/test_health_gate.py::test_the_operators_memory_test_decides_before_a_whole_gpu_returns"
+)
+
+
+@pytest.mark.parametrize(("command", "passed"), [pytest.param("/bin/true", True, marks=_PASSED), ("/bin/false", False)])
 def test_the_operators_memory_test_decides_before_a_whole_gpu_returns(
     command: str, passed: bool, operator: Operator, tmp_path: Path
 ) -> None:

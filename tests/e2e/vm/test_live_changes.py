@@ -114,6 +114,11 @@ def test_a_guest_sees_an_interface_go_and_come_back_with_its_address(operator: O
     assert mac in _devices(operator)[1]
 
 
+@pytest.mark.long(
+    "tests/e2e/disk/test_attach_disk.py::test_a_killed_attach_is_finished_by_the_next_one",
+    "tests/e2e/disk/test_snapshots.py::test_a_killed_snapshot_is_taken_by_the_next_run",
+    "tests/e2e/operate/test_interrupted.py::test_a_run_killed_after_any_side_effect_is_repaired",
+)
 def test_what_is_killed_is_finished_by_repair_or_the_same_command(operator: Operator) -> None:
     def cut(after: str, *command: str) -> list[str]:
         """Kill a command after a side effect. Returns what `repair` says of it."""
@@ -144,6 +149,11 @@ def test_what_is_killed_is_finished_by_repair_or_the_same_command(operator: Oper
     assert (again["changed"], again["outcome"]) == (False, "done")
 
 
+@pytest.mark.long(
+    "tests/e2e/disk/test_attach_disk.py::test_the_running_domain_has_a_detached_disk_until_it_stops",
+    "tests/e2e/vm/test_attach_nic.py::test_an_interface_comes_at_the_next_start_and_goes_with_the_guest",
+    "tests/integration/libvirt/test_live_disks.py::test_a_guest_that_keeps_its_disk_leaves_the_detach_pending",
+)
 def test_what_a_slow_guest_releases_later_is_freed_by_repair(operator: Operator) -> None:
     operator.does("attach-disk", "web", "slow,size=8MiB,bus=virtio", *ACME)
     _says(operator, f"has disk slow {8 * SECTORS}")

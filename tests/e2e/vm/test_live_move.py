@@ -103,6 +103,10 @@ def test_the_controller_moves_a_vm_that_takes_its_neighbours_time_where_its_tena
         operator.does(*DELETE)
 
 
+@pytest.mark.long(
+    "tests/e2e/maintenance/test_plan_upgrade.py::test_a_plan_names_order_vms_and_guests_and_changes_nothing",
+    "tests/unit/planner/moves/test_judge_move.py::test_a_rule_forbids_what_it_says",
+)
 def test_an_upgrade_says_how_vms_leave_their_hosts(operator: Operator) -> None:
     """The hosts are asked about a few VMs; of many VMs, what the store has of the hosts decides."""
     operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
@@ -165,7 +169,14 @@ def test_a_refused_move_that_resets_the_vgpu_on_its_old_host_says_so(
     operator.does(*DELETE)
 
 
-@pytest.mark.parametrize("words", [MOVE, ("suspend-vm", "web", *ACME)], ids=["move", "suspension"])
+_SUSPENSION = pytest.mark.long(
+    "tests/e2e/vm/test_live_move.py::test_whether_a_vgpu_was_reset_is_not_known_where_the_log_was_not_read"
+)
+
+
+@pytest.mark.parametrize(
+    "words", [MOVE, pytest.param(("suspend-vm", "web", *ACME), marks=_SUSPENSION)], ids=["move", "suspension"]
+)
 def test_whether_a_vgpu_was_reset_is_not_known_where_the_log_was_not_read(
     operator: Operator, faults: Callable[..., None], fleet: lab.LabFolder, words: Sequence[str]
 ) -> None:
@@ -180,11 +191,20 @@ def test_whether_a_vgpu_was_reset_is_not_known_where_the_log_was_not_read(
     operator.does(*DELETE)
 
 
+_OTHERS = pytest.mark.long(
+    "tests/e2e/vm/test_live_move.py::test_a_move_that_fails_leaves_the_vm_where_it_runs_and_says_what_helps"
+)
+
+
 @pytest.mark.parametrize(
     ("fault", "helps"),
     [
-        ("move-read-error", None),
-        ("move-header-refused", "compare the versions of QEMU and of the GPU's driver on both"),
+        pytest.param("move-read-error", None, marks=_OTHERS),
+        pytest.param(
+            "move-header-refused",
+            "compare the versions of QEMU and of the GPU's driver on both",
+            marks=_OTHERS,
+        ),
         ("move-port", "sim-001 must reach 127.0.0.1 at the ports of moves"),
     ],
 )
@@ -276,6 +296,10 @@ def test_a_host_that_loses_states_is_tried_again_where_that_is_wanted(operator: 
     operator.does(*DELETE)
 
 
+@pytest.mark.long(
+    "tests/unit/planner/moves/test_judge_move.py::test_each_thing_that_a_live_move_needs_is_missed",
+    "tests/e2e/vm/test_move_check.py::test_two_hosts_with_one_address_for_moves_take_no_vm_live",
+)
 def test_without_a_declared_network_a_vm_moves_cold_or_not_at_all(operator: Operator) -> None:
     operator.does(*CREATE)
     (operator.inventory.parent / "group_vars/all.yml").unlink()
@@ -297,6 +321,10 @@ def test_without_a_declared_network_a_vm_moves_cold_or_not_at_all(operator: Oper
     operator.does(*DELETE)
 
 
+@pytest.mark.long(
+    "tests/unit/planner/moves/test_judge_move.py::test_a_longer_stop_than_the_owner_accepts_forbids_a_live_move",
+    "tests/e2e/vm/test_live_move.py::test_a_drain_says_what_forbids_a_live_move",
+)
 def test_a_longer_halt_than_the_vm_allows_is_refused_before(operator: Operator, faults: Callable[..., None]) -> None:
     trust_network(operator, bandwidth_mbps=10_000)
     operator.does(*CREATE, "--max-downtime", "2s")
@@ -354,6 +382,10 @@ def test_a_drain_says_what_forbids_a_live_move(operator: Operator) -> None:
     operator.does(*DELETE)
 
 
+@pytest.mark.long(
+    "tests/e2e/maintenance/test_drain_host.py::test_a_vm_takes_its_reservation_and_its_declared_end_along",
+    "tests/e2e/vm/test_live_move.py::test_a_drained_host_is_empty_without_a_stop",
+)
 def test_a_vm_takes_its_reservation_along_while_it_runs(operator: Operator) -> None:
     begin, end = (datetime.fromtimestamp(time.time() + far, UTC).isoformat(timespec="seconds") for far in (600, 3600))
     operator.does("reserve", "now", *ACME, "--gpu", "A40-8Q", "--from", begin, "--until", end)

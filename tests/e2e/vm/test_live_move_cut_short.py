@@ -39,7 +39,7 @@ def test_a_move_that_is_killed_anywhere_leaves_one_running_vm(operator: Operator
     effects = side_effects(operator, *MOVE)
     assert "run" in effects
 
-    points: list[int | str] = ["run", *kill_points(effects, most=6)]
+    points: list[int | str] = ["run", *kill_points(effects, most=3)]
     for point in points:
         (was,) = operator.json("list-vms")
         kill_after(operator, point, *MOVE)
@@ -79,6 +79,10 @@ def test_what_libvirt_left_halted_on_the_old_host_is_ended(operator: Operator, f
     assert fleet_witness.state() == before
 
 
+@pytest.mark.long(
+    "tests/unit/usecases/vm/test_whereabouts.py::test_a_vm_goes_on_in_one_place",
+    "tests/e2e/vm/test_live_move_cut_short.py::test_what_libvirt_left_halted_on_the_old_host_is_ended",
+)
 def test_a_vm_that_waits_on_its_new_host_goes_on_there(operator: Operator) -> None:
     """The client died when its old host had nothing of it any more, and before it was let go on the new one."""
     (made,) = operator.json(*CREATE)
@@ -95,6 +99,10 @@ def test_a_vm_that_waits_on_its_new_host_goes_on_there(operator: Operator) -> No
     operator.does(*DELETE)
 
 
+@pytest.mark.long(
+    "tests/unit/usecases/vm/test_whereabouts.py::test_a_vm_goes_on_in_one_place",
+    "tests/unit/usecases/vm/test_whereabouts.py::test_a_vm_that_ended_on_its_new_host_has_lost_no_state_to_a_driver",
+)
 def test_a_vm_that_has_ended_on_its_new_host_keeps_its_newer_disk(operator: Operator) -> None:
     """The client died when the VM ran there already; its guest powered off before anybody looked."""
     (made,) = operator.json(*CREATE)
@@ -116,6 +124,22 @@ def test_a_vm_that_has_ended_on_its_new_host_keeps_its_newer_disk(operator: Oper
     operator.does(*DELETE)
 
 
+def test_gc_leaves_what_a_killed_move_has_on_its_new_host(operator: Operator) -> None:
+    """The VM may have gone on there: only `repair` knows."""
+    (made,) = operator.json(*CREATE)
+    source, target = made["vm"]["host"], "sim-002" if made["vm"]["host"] == "sim-001" else "sim-001"
+    kill_after(operator, "run", *MOVE, "--to", target)
+    (found,) = operator.json("gc", "-l", target, "--yes")
+    move = f"the move of acme/web between {source} and {target}, which was cut short: `vgpuctl repair` finishes it"
+    assert (found["kind"], found["left"]) == ("domain", f"it belongs to {move}")
+    assert found["outcome"].startswith("left alone")
+    assert domains_on(operator.inventory, target) == {"acme.web": "running"}
+    operator.does("repair")
+    assert domains_on(operator.inventory, target) == {"acme.web": "running"}
+    operator.does(*DELETE)
+
+
+@pytest.mark.long("tests/e2e/vm/test_live_move_cut_short.py::test_gc_leaves_what_a_killed_move_has_on_its_new_host")
 def test_what_a_move_has_on_its_new_host_is_no_leftover(operator: Operator, fleet_witness: FleetWitness) -> None:
     """Neither while the move is at work, nor while it waits for `repair`: the VM may have gone on there."""
     before = fleet_witness.state()
@@ -169,7 +193,19 @@ def test_what_a_move_has_on_its_new_host_is_no_leftover(operator: Operator, flee
     assert fleet_witness.state() == before
 
 
-def test_a_command_that_finishes_a_move_first_goes_on_with_the_vm_where_it_is(operator: Operator) -> None:
+EVACUATE = ("quarantine-gpu", "{}", "0000:41:00.0", "--reason", "hot", "--evacuate", "--yes")
+_OTHER_COMMANDS = pytest.mark.long(
+    "tests/e2e/vm/test_live_move_cut_short.py"
+    "::test_a_command_that_finishes_a_move_first_goes_on_with_the_vm_where_it_is"
+)
+EMPTYING: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "drain": (("drain-host", "{}", "--reason", "new fans", "--yes"), ("uncordon-host", "{}")),
+    "evacuation": (EVACUATE, ("unquarantine-gpu", "{}", "0000:41:00.0", "--reason", "cool")),
+}
+
+
+@pytest.mark.parametrize("what", ["move", *(pytest.param(one, marks=_OTHER_COMMANDS) for one in ("resize", *EMPTYING))])
+def test_a_command_that_finishes_a_move_first_goes_on_with_the_vm_where_it_is(operator: Operator, what: str) -> None:
     """Its run was killed when the VM ran on its new host already, and the store had it on the old one."""
     (made,) = operator.json(*CREATE)
     old, uuid = made["vm"]["host"], made["vm"]["uuid"]
@@ -188,29 +224,39 @@ def test_a_command_that_finishes_a_move_first_goes_on_with_the_vm_where_it_is(op
         return str(host)
 
     kill_after(operator, "run", *MOVE)
-    operator.does("resize-vm", "web", *ACME, "--memory", "128MiB", "--restart", "--shutdown-timeout", "0")
-    old = has_come()
-    assert operator.json("list-vms")[0]["vm"]["request"]["memory_mib"] == 128
-    kill_after(operator, "run", *MOVE)
-    done = operator.json(*MOVE)
-    assert (done["changed"], done["from"], done["to"]) == (True, old, has_come())
-    old = done["to"]
-    for command, back in (
-        (("drain-host", "{}", "--reason", "new fans", "--yes"), ("uncordon-host", "{}")),
-        (
-            ("quarantine-gpu", "{}", "0000:41:00.0", "--reason", "hot", "--evacuate", "--yes"),
-            ("unquarantine-gpu", "{}", "0000:41:00.0", "--reason", "cool"),
-        ),
-    ):
-        kill_after(operator, "run", *MOVE)
+    if what == "resize":
+        operator.does("resize-vm", "web", *ACME, "--memory", "128MiB", "--restart", "--shutdown-timeout", "0")
+        has_come()
+        assert operator.json("list-vms")[0]["vm"]["request"]["memory_mib"] == 128
+    elif what == "move":
+        done = operator.json(*MOVE)
+        assert (done["changed"], done["from"], done["to"]) == (True, old, has_come())
+    else:
+        command, back = EMPTYING[what]
         (row,) = operator.json(*(one.format(old) for one in command))["vms"]
         assert (row["subject"], row["outcome"], row["to"]) == ("acme/web", "moved", has_come())
         assert row["reason"] == "an earlier move has ended there"
         operator.does(*(one.format(old) for one in back))
-        old = row["to"]
     operator.does(*DELETE)
 
 
+def test_a_vm_whose_move_has_not_ended_does_not_start(operator: Operator) -> None:
+    """It may run on either host."""
+    (made,) = operator.json(*CREATE)
+    source, target = made["vm"]["host"], "sim-002" if made["vm"]["host"] == "sim-001" else "sim-001"
+    kill_after(operator, "apply", *MOVE, "--to", target)
+    for command in (("start-vm", "web", *ACME), CREATE):
+        refused = operator.is_refused(*command)
+        assert f"was moved live from {source} to {target}, and that did not end" in refused["message"], command
+        assert "vgpuctl repair" in refused["hint"]
+    operator.does("repair")
+    operator.does(*DELETE)
+
+
+@pytest.mark.long(
+    "tests/e2e/vm/test_live_move_cut_short.py::test_a_vm_whose_move_has_not_ended_does_not_start",
+    "tests/unit/planner/moves/test_judge_move.py::test_a_rule_forbids_what_it_says",
+)
 def test_a_vm_whose_move_has_not_ended_is_told_as_one(operator: Operator, fleet: lab.LabFolder) -> None:
     """While the move is at work it runs and is left alone; once that is dead, nobody says where it runs."""
     (made,) = operator.json(*CREATE)
@@ -264,17 +310,22 @@ def test_a_vm_whose_move_has_not_ended_is_told_as_one(operator: Operator, fleet:
     operator.does(*DELETE)
 
 
-def test_an_interrupt_after_the_vm_is_there_rolls_nothing_back(operator: Operator) -> None:
+_LATER = pytest.mark.long(
+    "tests/e2e/vm/test_live_move_cut_short.py::test_an_interrupt_after_the_vm_is_there_rolls_nothing_back"
+)
+
+
+@pytest.mark.parametrize("is_later", [False, pytest.param(True, marks=_LATER)])
+def test_an_interrupt_after_the_vm_is_there_rolls_nothing_back(operator: Operator, *, is_later: bool) -> None:
     """Without a GPU every inverse would work, and the store would have it where it is not."""
     operator.does("create-vm", "web", *ACME, *SEEDED)
-    effects = side_effects(operator, *MOVE)
-    for point in ("run", str(effects.index("run") + 2)):
-        interrupted = operator.run(f"int:{point}", *MOVE, program=KILLED_RUN)
-        assert "rolled back completely" not in interrupted.err, interrupted.err
-        operator.does("repair")
-        (listed,) = operator.json("list-vms", "--refresh")
-        running = [name for name in HOSTS if domains_on(operator.inventory, name)]
-        assert (listed["observed"], [listed["vm"]["host"]]) == ("running", running), interrupted.err
+    point = str(side_effects(operator, *MOVE).index("run") + 2) if is_later else "run"
+    interrupted = operator.run(f"int:{point}", *MOVE, program=KILLED_RUN)
+    assert "rolled back completely" not in interrupted.err, interrupted.err
+    operator.does("repair")
+    (listed,) = operator.json("list-vms", "--refresh")
+    running = [name for name in HOSTS if domains_on(operator.inventory, name)]
+    assert (listed["observed"], [listed["vm"]["host"]]) == ("running", running), interrupted.err
     operator.does(*DELETE)
 
 
@@ -295,6 +346,9 @@ def test_a_vm_that_an_older_store_has_elsewhere_is_not_started_twice(operator: O
     operator.does(*DELETE)
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_live_move_cut_short.py::test_a_vm_that_an_older_store_has_elsewhere_is_not_started_twice",
+)
 def test_a_restart_that_an_older_store_has_cut_short_does_not_start_a_vm_twice(
     operator: Operator, tmp_path: Path
 ) -> None:
@@ -315,6 +369,10 @@ def test_a_restart_that_an_older_store_has_cut_short_does_not_start_a_vm_twice(
     operator.does(*DELETE)
 
 
+@pytest.mark.long(
+    "tests/integration/store/test_strays.py::test_a_vm_whose_domain_is_gone_does_not_start_while_any_host_is_silent",
+    "tests/integration/store/test_strays.py::test_a_vm_that_a_cold_move_brought_starts_though_hosts_are_silent",
+)
 def test_a_vm_whose_domain_is_gone_does_not_start_while_a_host_is_silent_and_one_that_moved_cold_does(
     operator: Operator, fleet: lab.LabFolder, tmp_path: Path
 ) -> None:

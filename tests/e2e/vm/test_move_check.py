@@ -73,6 +73,9 @@ def test_one_host_can_be_asked_about_for_several_vms(operator: Operator, web: st
     operator.does("delete-vm", other["vm"]["request"]["name"], *ACME, *WITHOUT_WAITING)
 
 
+@pytest.mark.long(
+    "tests/unit/planner/moves/test_judge_move.py::test_a_vm_that_is_off_is_not_asked_about_its_running_domain",
+)
 def test_a_vm_that_is_off_goes_cold(operator: Operator, web: str) -> None:
     operator.does("stop-vm", "web", *ACME, "--force")
     found = _verdicts(operator.json("move-vm", "web", *ACME, "--check"))
@@ -108,6 +111,7 @@ def test_a_named_host_without_room_is_read_again(operator: Operator, web: str, t
     assert _verdicts(operator.json(*check)) == {first: ("live", [])}
 
 
+@pytest.mark.long("tests/unit/planner/moves/test_judge_move.py::test_a_rule_forbids_what_it_says")
 def test_an_older_vgpu_manager_takes_the_vm_cold(operator: Operator, fleet: lab.LabFolder, web: str) -> None:
     first, second = sorted({"sim-001", "sim-002", "sim-003"} - {web})
     older = machine(fleet, first)
@@ -120,6 +124,10 @@ def test_an_older_vgpu_manager_takes_the_vm_cold(operator: Operator, fleet: lab.
     assert _verdicts(found) == {second: ("live", []), first: ("cold", ["nvml-host-driver", "vgpu-version"])}
 
 
+@pytest.mark.long(
+    "tests/unit/planner/moves/test_judge_move.py::test_a_rule_forbids_what_it_says",
+    "tests/unit/planner/moves/test_judge_move.py::test_each_thing_that_a_live_move_needs_is_missed",
+)
 def test_a_kernel_that_cannot_log_dma_keeps_its_vms_from_moving_live(
     operator: Operator, fleet: lab.LabFolder, web: str
 ) -> None:
@@ -146,6 +154,7 @@ def test_a_host_that_does_not_answer_is_no_place_and_keeps_no_other_from_an_answ
     assert verdicts["dead"][1][0] == "host-silent"
 
 
+@pytest.mark.long("tests/unit/planner/moves/test_judge_move.py::test_without_the_word_of_nvml_a_vm_goes_cold")
 def test_an_nvml_that_does_not_compare_leaves_a_cold_move(operator: Operator, fleet: lab.LabFolder, web: str) -> None:
     codes = machine(fleet, web).root / CODES.lstrip("/")
     codes.parent.mkdir(parents=True, exist_ok=True)
@@ -158,6 +167,7 @@ def test_an_nvml_that_does_not_compare_leaves_a_cold_move(operator: Operator, fl
         codes.unlink()
 
 
+@pytest.mark.long("tests/unit/guests/test_move_facts.py::test_the_rate_at_which_a_guest_writes_its_memory_is_measured")
 def test_how_fast_the_guest_writes_its_memory_is_measured(operator: Operator, web: str) -> None:
     with libvirt_of(operator.inventory, web) as there:
         uuid = there.uuid_of("acme.web")
@@ -169,6 +179,10 @@ def test_only_a_vm_that_exists_is_explained_as_one_that_moves(operator: Operator
     assert refused.code == 2 and "--move explains a VM that exists" in refused.err
 
 
+@pytest.mark.long(
+    "tests/unit/planner/moves/test_judge_move.py::test_a_whole_card_goes_cold_where_an_equal_one_is_free",
+    "tests/unit/planner/moves/test_judge_move.py::test_a_rule_forbids_what_it_says",
+)
 def test_a_whole_card_goes_cold_to_an_equal_one_and_is_bound_without(operator: Operator) -> None:
     (made,) = operator.json("create-vm", "whole", *ACME, "--gpu", "passthrough:T4", *SEEDED)
     others = sorted({"sim-001", "sim-002", "sim-003"} - {made["vm"]["host"]})

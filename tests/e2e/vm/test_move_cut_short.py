@@ -96,6 +96,10 @@ def _cut_each(operator: Operator, cut: Callable[[int], None], *, most: int, runs
         assert operator.json("gc", "--dry-run", "--kind", "vgpu", "--kind", "domain") == []
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_move_cut_short.py::test_a_copy_that_a_killed_move_has_left_goes_with_its_repair",
+    "tests/e2e/vm/test_live_move_cut_short.py::test_a_move_that_is_killed_anywhere_leaves_one_running_vm",
+)
 def test_a_move_that_is_killed_anywhere_leaves_one_whole_vm(operator: Operator, fleet_witness: FleetWitness) -> None:
     before = fleet_witness.state()
     _cut_each(operator, lambda point: kill_after(operator, point, *MOVE), most=4, runs_again=True)
@@ -113,6 +117,10 @@ def test_a_copy_that_a_killed_move_has_left_goes_with_its_repair(operator: Opera
     operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_move_cut_short.py::test_a_copy_that_a_killed_move_has_left_goes_with_its_repair",
+    "tests/e2e/vm/test_move_vm.py::test_a_stopped_vm_moves_and_stays_stopped",
+)
 def test_a_stopped_vm_whose_move_is_killed_at_its_end_has_no_share_that_was_never_made(operator: Operator) -> None:
     outcomes = set()
     operator.does(*CREATE)
@@ -133,6 +141,10 @@ def test_a_stopped_vm_whose_move_is_killed_at_its_end_has_no_share_that_was_neve
     operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_move_cut_short.py::test_a_copy_that_a_killed_move_has_left_goes_with_its_repair",
+    "tests/e2e/operate/test_failing_hosts.py::test_hosts_that_fail_in_the_middle_leave_nothing_half",
+)
 def test_a_move_whose_hosts_reboot_under_it_leaves_one_whole_vm(operator: Operator, hosts: LayoutFleet) -> None:
     def reboot(point: int) -> None:
         run = stop_after(operator, point, *MOVE)

@@ -58,7 +58,10 @@ def test_a_running_vm_moves_with_everything_and_leaves_nothing_behind(
     assert fleet_witness.state() == before
 
 
-@pytest.mark.parametrize("hold", ["keep", "release"])
+_RELEASED = pytest.mark.long("tests/e2e/vm/test_move_vm.py::test_a_stopped_vm_moves_and_stays_stopped")
+
+
+@pytest.mark.parametrize("hold", ["keep", pytest.param("release", marks=_RELEASED)])
 def test_a_stopped_vm_moves_and_stays_stopped(operator: Operator, fleet_witness: FleetWitness, hold: str) -> None:
     before = fleet_witness.state()
     (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
@@ -121,6 +124,10 @@ def ceiling(operator: Operator) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("ceiling")
+@pytest.mark.long(
+    "tests/e2e/vm/test_move_vm.py::test_a_move_whose_copy_fails_leaves_the_vm_running_where_it_was",
+    "tests/unit/quota/test_ceilings.py::test_what_was_there_before_its_ceiling_may_stay_and_not_grow",
+)
 def test_a_vm_of_a_tenant_above_its_ceiling_moves_and_comes_back(operator: Operator, fleet: lab.LabFolder) -> None:
     """A move takes no more than the VM had, so that no quota stops one half way, or keeps it off when it fails."""
     source = operator.json("list-vms")[0]["vm"]["host"]
@@ -139,6 +146,10 @@ def test_a_vm_of_a_tenant_above_its_ceiling_moves_and_comes_back(operator: Opera
     assert "shares:A40-8Q" in operator.is_refused("start-vm", "acme/web-1")["message"]
 
 
+@pytest.mark.long(
+    "tests/e2e/maintenance/test_drain_host.py::test_a_vm_that_moves_and_does_not_start_is_not_said_to_be_left",
+    "tests/e2e/vm/test_resize_cut_short.py::test_repair_starts_a_vm_whose_old_share_could_not_be_made_again",
+)
 def test_a_vm_that_does_not_start_on_its_new_host_is_said_to_be_off_there(
     operator: Operator, fleet: lab.LabFolder
 ) -> None:

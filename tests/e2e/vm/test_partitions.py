@@ -43,16 +43,20 @@ def create(operator: Operator, name: str, gpu: str, *more: str) -> None:
     operator.does("create-vm", name, *ACME, *SIZE, "--gpu", gpu, *more)
 
 
-_OTHER_SIZES = pytest.mark.long("tests/e2e/vm/test_partitions.py::test_a_partition_is_active_while_its_vm_runs")
+_OTHERS = pytest.mark.long(
+    "tests/e2e/vm/test_partitions.py::test_a_partition_is_active_while_its_vm_runs",
+    "tests/e2e/vm/test_partitions_elsewhere.py::test_a_vm_moves_with_a_partition_on_either_host",
+    "tests/agent/test_partitions.py::test_a_partition_lives_as_long_as_its_vm",
+)
 
 
 @pytest.mark.parametrize(
     ("host", "gpu", "number"),
     [
         (SHARED, "passthrough:H100*2", 3),
-        pytest.param(SHARED, "passthrough", 7, marks=_OTHER_SIZES),
-        pytest.param(VGPU, "H100XM-80C*4", 1, marks=_OTHER_SIZES),
-        (VGPU, "H100XM-80C", 7),
+        pytest.param(SHARED, "passthrough", 7, marks=_OTHERS),
+        pytest.param(VGPU, "H100XM-80C*4", 1, marks=_OTHERS),
+        pytest.param(VGPU, "H100XM-80C", 7, marks=_OTHERS),
     ],
 )
 def test_a_partition_is_active_while_its_vm_runs(
@@ -89,6 +93,10 @@ def test_a_partition_is_active_while_its_vm_runs(
     assert active(fleet, host) == []
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_partitions.py::test_a_controller_sets_partitions_without_a_word_and_touches_no_vm",
+    "tests/agent/test_partitions.py::test_notes_of_what_is_not_active_any_more_are_forgotten",
+)
 def test_the_end_of_a_guest_a_reboot_and_a_kill_leave_nothing_that_repair_does_not_mend(
     operator: Operator, fleet: lab.LabFolder
 ) -> None:
@@ -112,6 +120,10 @@ def test_the_end_of_a_guest_a_reboot_and_a_kill_leave_nothing_that_repair_does_n
 
 
 @pytest.mark.parametrize("fault", ["fabric-restarted", "fabric-starting"])
+@pytest.mark.long(
+    "tests/e2e/vm/test_partitions.py::test_without_fabric_manager_no_vm_starts_and_its_rows_are_not_looked_at",
+    "tests/e2e/vm/test_partitions.py::test_a_controller_sets_partitions_without_a_word_and_touches_no_vm",
+)
 def test_a_fabric_manager_that_came_back_is_told_the_partitions(
     operator: Operator, fleet: lab.LabFolder, fault: str
 ) -> None:
@@ -152,12 +164,15 @@ def test_without_fabric_manager_no_vm_starts_and_its_rows_are_not_looked_at(
     create(operator, "db", "passthrough", "--host", SHARED)
 
 
+_PLACED = pytest.mark.long("tests/unit/scheduler/test_partitions.py::test_why_a_host_takes_none")
+
+
 @pytest.mark.parametrize(
     ("host", "gpu", "said"),
     [
         (SHARED, "passthrough:H100*3", "no partition of its NVSwitch fabric has 3 GPUs"),
-        (VGPU, "H100XM-40C", "leaves room for other vGPUs"),
-        (BARE, "passthrough:H100*8", "fabric: {mode: shared}"),
+        pytest.param(VGPU, "H100XM-40C", "leaves room for other vGPUs", marks=_PLACED),
+        pytest.param(BARE, "passthrough:H100*8", "fabric: {mode: shared}", marks=_PLACED),
     ],
 )
 def test_what_would_not_compute_is_refused_with_what_to_do(operator: Operator, host: str, gpu: str, said: str) -> None:
@@ -167,6 +182,7 @@ def test_what_would_not_compute_is_refused_with_what_to_do(operator: Operator, h
     assert "Traceback" not in done.err
 
 
+@pytest.mark.long("tests/unit/scheduler/test_partitions.py::test_each_vm_gets_a_partition_and_the_large_ones_stay")
 def test_gpus_are_chosen_so_that_large_partitions_stay(operator: Operator, fleet: lab.LabFolder) -> None:
     create(operator, "one", "passthrough", "--host", SHARED)
     create(operator, "two", "passthrough", "--host", SHARED)
@@ -190,6 +206,7 @@ def test_a_partition_does_not_change_under_a_vm_and_a_resize_takes_another(
     assert len(active(fleet, SHARED)) == 1
 
 
+@pytest.mark.long("tests/agent/test_partitions.py::test_the_modules_are_known_while_a_vm_has_the_cards")
 def test_modules_are_noted_before_a_vm_has_the_cards(operator: Operator, fleet: lab.LabFolder) -> None:
     create(operator, "web", "passthrough:H100*8", "--host", SHARED)
     assert (machine(fleet, SHARED).root / fabric_notes.PATH.lstrip("/")).exists()
@@ -217,13 +234,10 @@ def test_a_controller_sets_partitions_without_a_word_and_touches_no_vm(
     assert machine(fleet, SHARED).state().fabric.window_ends is None
 
 
-_LATER = pytest.mark.long(
-    "tests/e2e/vm/test_partitions.py::test_a_command_that_is_killed_leaves_no_partition_without_its_vm"
-)
-
-
-@pytest.mark.parametrize(
-    ("host", "gpu"), [(SHARED, "passthrough:H100*2"), pytest.param(VGPU, "H100XM-80C*2", marks=_LATER)]
+@pytest.mark.parametrize(("host", "gpu"), [(SHARED, "passthrough:H100*2"), (VGPU, "H100XM-80C*2")])
+@pytest.mark.long(
+    "tests/e2e/vm/test_partitions.py::test_a_controller_sets_partitions_without_a_word_and_touches_no_vm",
+    "tests/e2e/operate/test_interrupted.py::test_a_run_killed_after_any_side_effect_is_repaired",
 )
 def test_a_command_that_is_killed_leaves_no_partition_without_its_vm(
     operator: Operator, fleet: lab.LabFolder, host: str, gpu: str
@@ -248,6 +262,10 @@ def assert_as_promised(operator: Operator, fleet: lab.LabFolder, host: str, text
     assert active(fleet, host) == ([3] if runs else []), f"{text}: {runs}"
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_partitions.py::test_a_reservation_whose_partition_lost_links_is_refused_with_what_to_do",
+    "tests/e2e/vm/test_partitions.py::test_a_fabric_manager_that_cannot_be_read_is_not_one_that_is_missing",
+)
 def test_links_that_failed_since_the_host_was_read_keep_a_vm_from_their_partition(
     operator: Operator, fleet: lab.LabFolder
 ) -> None:
@@ -263,6 +281,10 @@ def test_links_that_failed_since_the_host_was_read_keep_a_vm_from_their_partitio
     assert refused.code and "lost NVLinks: module 1 (0000:41:00.0)" in refused.err
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_uses.py::test_every_command_of_the_page_runs",
+    "tests/unit/scheduler/test_partitions.py::test_a_partition_is_named_by_hand",
+)
 def test_commands_name_the_partition_of_gpus_before_and_after_they_are_given(
     operator: Operator, fleet: lab.LabFolder
 ) -> None:

@@ -50,6 +50,10 @@ def test_a_vm_moves_with_a_partition_on_either_host(operator: Operator, fleet: l
     operator.does("uncordon-host", there, "--force")
 
 
+@pytest.mark.long(
+    "tests/unit/scheduler/test_partitions.py::test_gangs_counts_calendars_and_preemption_know_partitions",
+    "tests/e2e/vm/test_preemption.py::test_a_preemptible_vm_is_preempted_by_a_more_important_one_and_no_other_is",
+)
 def test_a_whole_board_is_had_by_preemption_and_queued_for(operator: Operator, fleet: lab.LabFolder) -> None:
     for number, host in enumerate(SHARED):
         create(operator, f"small-{number}", "passthrough:H100", "--host", host, "--preemptible", "stop")
@@ -77,6 +81,7 @@ def test_a_whole_board_is_had_by_preemption_and_queued_for(operator: Operator, f
     assert 0 in active(fleet, SHARED[0]) + active(fleet, SHARED[1])
 
 
+@pytest.mark.long("tests/unit/scheduler/test_partitions.py::test_gangs_counts_calendars_and_preemption_know_partitions")
 def test_what_is_reserved_keeps_its_partition_whole(operator: Operator, fleet: lab.LabFolder) -> None:
     for host in SHARED:
         create(operator, f"one-{host[-1]}", "passthrough:H100", "--host", host)

@@ -66,7 +66,10 @@ def test_it_is_seen_and_asked_for_again_and_others_come_beside_it(operator: Oper
 RESIZES = {"--vcpus 2": "A40-8Q", "--gpu A40-12Q": "A40-12Q", "--gpu A40-8Q --gpu T4-2Q": "A40-8Q T4-2Q"}
 
 
-@pytest.mark.parametrize("size", RESIZES)
+_OTHER_SIZES = pytest.mark.long("tests/e2e/vm/test_pending_gpu.py::test_a_resize_ends_it")
+
+
+@pytest.mark.parametrize("size", [pytest.param(one, marks=_OTHER_SIZES if "--gpu" in one else ()) for one in RESIZES])
 def test_a_resize_ends_it(operator: Operator, size: str) -> None:
     operator.does("resize-vm", *WEB, *size.split(), "--restart", *NOW)
     found = _leases(operator)
@@ -89,7 +92,10 @@ def test_a_move_and_a_drain_take_the_other_gpus_alone(operator: Operator) -> Non
     assert (moved["vm"]["host"], _leases(operator)) == ("sim-001", [(0, "A40-8Q", "running")])
 
 
-@pytest.mark.parametrize("is_repaired", [False, True])
+_REPAIRED = pytest.mark.long("tests/e2e/vm/test_pending_gpu.py::test_a_guest_that_ended_by_itself_starts_without_it")
+
+
+@pytest.mark.parametrize("is_repaired", [False, pytest.param(True, marks=_REPAIRED)])
 def test_a_guest_that_ended_by_itself_starts_without_it(operator: Operator, *, is_repaired: bool) -> None:
     with libvirt_of(operator.inventory, "sim-001") as there:
         there.destroy("acme.web")

@@ -171,6 +171,10 @@ def test_borrowed_quota_is_reclaimed_where_the_tenant_accepts_it(operator: Opera
     assert operator.is_refused(*fourth, *PREEMPT)["reference"] == "no-capacity"
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_preemption_cut_short.py::test_a_gang_whose_preemption_was_killed_is_stopped_whole",
+    "tests/unit/scheduler/test_gang_victims.py::test_a_gang_is_preempted_whole_also_on_hosts_that_nobody_asked_for",
+)
 def test_a_gang_over_several_hosts_is_preempted_whole(operator: Operator, tmp_path: Path) -> None:
     gang = tmp_path / "gang.yml"
     shape = "memory: 96MiB, vcpus: 1, network: null, priority: low, preemptible: stop"
@@ -243,6 +247,10 @@ def _noticed(operator: Operator) -> dict[str, Any]:
         time.sleep(0.2)
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_preemption.py::test_what_changes_after_the_question_counts",
+    "tests/e2e/vm/test_preemption.py::test_a_preemptible_vm_is_preempted_by_a_more_important_one_and_no_other_is",
+)
 def test_a_user_at_a_terminal_is_asked(operator: Operator) -> None:
     for name in ("one", "two"):
         operator.does("create-vm", name, *LOW, "--preemptible", "stop", *HALF)

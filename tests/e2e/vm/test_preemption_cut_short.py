@@ -120,7 +120,12 @@ def test_a_suspension_that_was_killed_is_finished_with_its_state(operator: Opera
     assert "goes on from its saved state" in operator.does("start-vm", "mine", "--tenant", "acme").err
 
 
-@pytest.mark.parametrize("action", ["stop", "requeue"])
+_STOPPED = pytest.mark.long(
+    "tests/e2e/vm/test_preemption_cut_short.py::test_a_gang_whose_preemption_was_killed_is_stopped_whole"
+)
+
+
+@pytest.mark.parametrize("action", [pytest.param("stop", marks=_STOPPED), "requeue"])
 def test_a_gang_whose_preemption_was_killed_is_stopped_whole(action: str, operator: Operator, tmp_path: Path) -> None:
     _create_gang(operator, tmp_path, action)
     _kill_in_the_middle(operator)
@@ -144,6 +149,10 @@ def _requests(entry: dict[str, Any]) -> list[dict[str, Any]]:
     return [entry["request"], *entry["others"]]
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_preemption_cut_short.py"
+    "::test_a_gang_with_a_host_that_fails_meanwhile_is_stopped_when_it_answers_again"
+)
 def test_the_next_round_of_the_controller_finishes_a_killed_preemption(operator: Operator, tmp_path: Path) -> None:
     _create_gang(operator, tmp_path, "stop")
     _kill_in_the_middle(operator)
@@ -174,6 +183,7 @@ def test_a_gang_with_a_host_that_fails_meanwhile_is_stopped_when_it_answers_agai
     assert operator.json(*FIX) == []
 
 
+@pytest.mark.long("tests/e2e/vm/test_preemption_cut_short.py::test_a_gang_with_a_member_on_a_failed_host_is_no_victim")
 def test_a_vm_whose_victims_host_fails_goes_to_another(operator: Operator, fleet: lab.LabFolder) -> None:
     for host in ("sim-001", "sim-002"):
         for number in (1, 2):
@@ -210,6 +220,7 @@ def test_a_gang_with_a_member_on_a_failed_host_is_no_victim(
     lab.faults.clear("sim-003", folder=fleet)
 
 
+@pytest.mark.long("tests/e2e/vm/test_preemption_cut_short.py::test_a_gang_with_a_member_on_a_failed_host_is_no_victim")
 def test_a_started_vm_spares_a_gang_with_a_member_on_a_failed_host(
     operator: Operator, fleet: lab.LabFolder, tmp_path: Path
 ) -> None:
@@ -225,7 +236,13 @@ def test_a_started_vm_spares_a_gang_with_a_member_on_a_failed_host(
     assert _states(operator) == {"near": "running", "west": "running", "other": "stopped", "vip": "running"}
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+_OTHER_STORE = pytest.mark.long(
+    "tests/e2e/vm/test_preemption_cut_short.py::test_two_runs_at_once_do_not_reclaim_more_than_the_guarantee",
+    "tests/integration/store/test_store_reclaims.py::test_many_runs_at_once_reclaim_no_more_than_the_guarantee",
+)
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=_OTHER_STORE)])
 def test_two_runs_at_once_do_not_reclaim_more_than_the_guarantee(
     kind: str, fleet_operator: Operator, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -62,7 +62,15 @@ def _memory(there: Hypervisor, *, active: bool) -> None:
 TAMPER: dict[str, Callable[..., None]] = {"interfaces front": _network, "vcpus": _vcpus, "memory": _memory}
 
 
-@pytest.mark.parametrize("row", TAMPER)
+_OF_LIBVIRT = pytest.mark.long(
+    "tests/e2e/vm/test_promises.py::test_what_is_taken_from_a_running_vm_breaks_its_row_until_it_is_there_again",
+    "tests/unit/promises/test_domain_rows.py::test_each_difference_breaks_its_own_row",
+)
+
+
+@pytest.mark.parametrize(
+    "row", ["interfaces front", *(pytest.param(one, marks=_OF_LIBVIRT) for one in ("vcpus", "memory"))]
+)
 def test_what_is_taken_from_a_running_vm_breaks_its_row_until_it_is_there_again(operator: Operator, row: str) -> None:
     assert _broken(operator) == []
     with libvirt_of(operator.inventory, HOST) as there:

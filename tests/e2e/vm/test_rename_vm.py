@@ -75,9 +75,14 @@ def test_a_taken_name_is_refused(operator: Operator, fleet: lab.LabFolder) -> No
     assert _domains(fleet) == before
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_rename_vm.py::test_everything_of_the_vm_has_its_new_name",
+    "tests/e2e/operate/test_interrupted.py::test_a_run_killed_after_any_side_effect_is_repaired",
+)
 def test_a_rename_that_is_killed_is_finished_by_repair(operator: Operator, fleet: lab.LabFolder) -> None:
     name = "a0"
-    for point in kill_points(side_effects(operator, "rename-vm", "shop", name, *ACME)):
+    operator.does("stop-vm", "web", *ACME, "--timeout", "0")
+    for point in kill_points(side_effects(operator, "rename-vm", "web", name, *ACME)):
         new = f"a{point}"
         kill_after(operator, point, "rename-vm", name, new, *ACME)
         operator.does("repair")

@@ -42,12 +42,12 @@ def _whole_in(operator: Operator, text: str) -> str:
     return profile
 
 
-_LATER = pytest.mark.long(
-    "tests/e2e/vm/test_resize_cut_short.py::test_a_resize_that_is_killed_anywhere_leaves_a_whole_vm"
+@pytest.mark.parametrize("runs", [pytest.param(True, id="running"), pytest.param(False, id="stopped")])
+@pytest.mark.long(
+    "tests/e2e/vm/test_resize_cut_short.py::test_a_new_share_that_no_guest_can_use_gives_the_vm_its_old_one_back",
+    "tests/e2e/vm/test_resize_cut_short.py::test_repair_starts_a_vm_whose_old_share_could_not_be_made_again",
+    "tests/e2e/operate/test_interrupted.py::test_a_run_killed_after_any_side_effect_is_repaired",
 )
-
-
-@pytest.mark.parametrize("runs", [pytest.param(True, id="running"), pytest.param(False, id="stopped", marks=_LATER)])
 def test_a_resize_that_is_killed_anywhere_leaves_a_whole_vm(
     operator: Operator, fleet_witness: FleetWitness, *, runs: bool
 ) -> None:

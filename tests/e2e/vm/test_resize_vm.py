@@ -46,7 +46,12 @@ def _domain(operator: Operator, host: str) -> tuple[str | None, str | None, int]
     return domain.findtext("vcpu"), domain.findtext("memory"), len(domain.findall("devices/hostdev"))
 
 
-@pytest.mark.parametrize("kind", KINDS)
+_MDEV = pytest.mark.long(
+    "tests/e2e/vm/test_resize_vm.py::test_a_running_vm_gets_its_new_size_and_the_old_share_is_free"
+)
+
+
+@pytest.mark.parametrize("kind", ["vf-profile", pytest.param("mdev", marks=_MDEV)])
 def test_a_running_vm_gets_its_new_size_and_the_old_share_is_free(operator: Operator, kind: str) -> None:
     host, old, new = KINDS[kind]
     (made,) = operator.json("create-vm", "web", *ACME, "--gpu", old, "--host", host, *SEEDED)
@@ -89,7 +94,10 @@ def test_the_same_card_changes_its_size_when_the_vm_is_alone_on_it(operator: Ope
     assert _domain(operator, "sim-001") == ("1", str(96 * 1024), 0)
 
 
-@pytest.mark.parametrize("hold", ["keep", "release"])
+_RELEASED = pytest.mark.long("tests/e2e/vm/test_resize_vm.py::test_a_stopped_vm_is_resized_and_stays_stopped")
+
+
+@pytest.mark.parametrize("hold", ["keep", pytest.param("release", marks=_RELEASED)])
 def test_a_stopped_vm_is_resized_and_stays_stopped(operator: Operator, hold: str) -> None:
     operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SEEDED)
     operator.does("stop-vm", "web", *ACME, "--timeout", "0", "--hold", hold)
@@ -104,6 +112,10 @@ def test_a_stopped_vm_is_resized_and_stays_stopped(operator: Operator, hold: str
     assert _domain(operator, "sim-001")[0] == "2"
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_attach_gpu.py::test_a_gpu_that_never_came_leaves_at_once_and_bad_asks_are_refused",
+    "tests/e2e/vm/test_resize_vm.py::test_the_difference_counts_in_the_quota_and_use_is_counted_by_profile",
+)
 def test_a_type_that_the_card_cannot_take_now_is_refused_in_words_and_the_vm_runs_on(operator: Operator) -> None:
     operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SEEDED)
     operator.does("create-vm", "other", *ACME, "--gpu", "A40-8Q", "--host", "sim-001", *SEEDED)

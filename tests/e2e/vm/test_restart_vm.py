@@ -99,6 +99,10 @@ def test_a_paused_vm_keeps_its_shares_and_goes_on_by_start_vm(operator: Operator
     assert operator.json("repair") == []
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_restart_vm.py::test_a_restart_keeps_the_shares_and_the_end",
+    "tests/e2e/operate/test_interrupted.py::test_a_run_killed_after_any_side_effect_is_repaired",
+)
 def test_a_restart_that_is_killed_anywhere_is_finished_by_repair(operator: Operator) -> None:
     effects = side_effects(operator, *RESTART)
     assert {"shutdown", "start"} <= set(effects)
@@ -110,6 +114,10 @@ def test_a_restart_that_is_killed_anywhere_is_finished_by_repair(operator: Opera
         assert operator.json("repair") == []
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_restart_vm.py::test_force_off_keeps_the_shares_and_says_so",
+    "tests/e2e/operate/test_interrupted.py::test_a_run_killed_after_any_side_effect_is_repaired",
+)
 def test_a_force_off_that_is_killed_anywhere_is_off_or_as_before(operator: Operator) -> None:
     for which in ("2", "destroy"):
         operator.run(which, "stop-vm", "web", *ACME, "--force", program=KILLED_RUN)

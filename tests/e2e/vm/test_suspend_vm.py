@@ -24,7 +24,10 @@ def _saved(operator: Operator, host: str, uuid: str) -> bool:
         return SavedState(there, "acme.web", uuid).xml() is not None
 
 
-@pytest.mark.parametrize("hold", ["keep", "release"])
+_KEPT = pytest.mark.long("tests/e2e/vm/test_suspend_vm.py::test_a_suspended_vm_goes_on_with_devices_of_its_types")
+
+
+@pytest.mark.parametrize("hold", [pytest.param("keep", marks=_KEPT), "release"])
 def test_a_suspended_vm_goes_on_with_devices_of_its_types(
     operator: Operator, fleet_witness: FleetWitness, hold: str
 ) -> None:
@@ -122,6 +125,10 @@ def test_what_cannot_be_suspended_runs_on(operator: Operator) -> None:
     operator.does(*DELETE)
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_suspend_vm.py::test_a_resumption_that_is_killed_says_later_that_the_state_was_lost",
+    "tests/e2e/vm/test_preemption_cut_short.py::test_a_suspension_that_was_killed_is_finished_with_its_state",
+)
 def test_a_suspension_that_is_killed_anywhere_loses_nothing(operator: Operator, fleet_witness: FleetWitness) -> None:
     before = fleet_witness.state()
     (made,) = operator.json(*CREATE)

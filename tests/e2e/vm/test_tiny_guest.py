@@ -38,6 +38,10 @@ def boot_files(operator: Operator, kernel_host: KernelHost) -> None:
         )
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_create_vm.py::test_the_console_shows_what_the_guest_printed_and_can_be_left",
+    "tests/e2e/vm/test_live_changes.py::test_a_guest_sees_a_disk_come_grow_and_go",
+)
 def test_the_guests_own_console_lists_the_gpu(operator: Operator, witness: Witness) -> None:
     before = witness.state()
     operator.does(*CREATE)
@@ -54,7 +58,7 @@ def test_the_guests_own_console_lists_the_gpu(operator: Operator, witness: Witne
 
 @pytest.mark.long(
     "tests/e2e/vm/test_attach_gpu.py::test_a_vgpu_comes_and_goes_at_the_next_start_and_the_others_keep_their_place",
-    "tests/e2e/vm/test_gpu_changes_cut_short.py::test_a_change_that_is_killed_leaves_a_whole_vm",
+    "tests/e2e/vm/test_attach_gpu.py::test_repair_finishes_a_detach_whose_vm_ended_by_itself",
 )
 def test_a_guest_lets_go_of_a_gpu_that_was_attached_while_it_runs(operator: Operator, witness: Witness) -> None:
     """attach-gpu is killed when libvirt has attached the GPU, and is finished by repair."""

@@ -152,6 +152,10 @@ def test_a_value_above_the_drivers_maximum_leaves_nothing(operator: Operator, fl
     assert _params(operator) == "exec_quantum_ms=20"
 
 
+@pytest.mark.long(
+    "tests/agent/test_sriov_admin.py::test_a_refusal_says_what_was_refused_and_the_old_values_are_back",
+    "tests/e2e/vm/test_vf_params.py::test_a_value_above_the_drivers_maximum_leaves_nothing",
+)
 def test_what_the_firmware_refuses_changes_nothing(operator: Operator, fleet: lab.LabFolder) -> None:
     operator.does("create-vm", "web", *ACME, *SIZE, "--gpu", "vf", *QUANTUM)
     lab.faults.begin(HOST, "vf-params-refused", card=_card(operator), folder=fleet)
@@ -274,6 +278,11 @@ LAYOUT: dict[str, Any] = {
 }
 
 
+@pytest.mark.long(
+    "tests/e2e/layout/test_layout_kinds.py::test_every_kind_is_reached_proven_and_restored",
+    "tests/unit/planner/layout/test_function_params.py::test_a_layout_that_breaks_a_promise_to_a_vm_says_which",
+    "tests/unit/scheduler/test_compute.py::test_no_vm_gets_a_longer_slice_than_its_neighbours_were_promised_beside",
+)
 def test_declared_slices_are_a_promise_that_no_vm_can_break(operator: Operator, fleet: lab.LabFolder) -> None:
     """Last, since the card has other VFs then."""
     wanted = ("--gpu", "vf,compute>=16%")

@@ -55,9 +55,16 @@ def test_layout_and_vm_give_the_parameters_and_a_reboot_does_not_take_them(layou
     assert written(layouts) == [BOTH] * 3, "the boot made the vGPUs without their parameters"
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_vgpu_params.py::test_layout_and_vm_give_the_parameters_and_a_reboot_does_not_take_them",
+    "tests/e2e/vm/test_vf_params.py::test_a_running_vm_gets_another_share_of_time_and_gives_it_back",
+)
 def test_resize_vm_gives_other_parameters_and_a_reboot_does_not_take_them(layouts: LayoutFleet) -> None:
     operator = layouts.operator
     acme = ("--tenant", "acme")
+    for kind, gpu in GPUS.items():
+        operator.does("create-vm", kind, *SMALL, "--gpu", gpu, "--vgpu-param", "disable_vnc=1")
+        operator.does("stop-vm", kind, *acme, "--timeout", "0", "--hold", "keep")
     planned = operator.json("resize-vm", "mdev", *acme, "--vgpu-param", "enable_profiling=1", "--restart", "--dry-run")
     assert planned["differences"] == ["vgpu_params: disable_vnc=1 there, enable_profiling=1 wanted"]
     assert [one["params"] for one in planned["steps"]] == ["enable_profiling=1,frame_rate_limiter=0"]
@@ -101,6 +108,8 @@ def test_resize_vm_gives_other_parameters_and_a_reboot_does_not_take_them(layout
     for kind in GPUS:
         operator.does("resize-vm", kind, *acme, "--vgpu-param", "disable_vnc=1")
     assert written(layouts) == [BOTH] * 3 and operator.json("repair") == []
+    for kind in GPUS:
+        operator.does("delete-vm", kind, *acme, "--yes", "--timeout", "0")
 
 
 def test_each_start_writes_those_that_are_declared_then(layouts: LayoutFleet) -> None:
@@ -118,6 +127,10 @@ def test_each_start_writes_those_that_are_declared_then(layouts: LayoutFleet) ->
     assert written(layouts) == []
 
 
+@pytest.mark.long(
+    "tests/unit/planner/layout/test_vgpu_params.py::test_idle_shares_get_the_parameters_of_the_layout_and_lose_them",
+    "tests/agent/test_vgpu_params.py::test_parameters_are_written_with_the_share_changed_kept_and_cleared",
+)
 def test_a_layout_brings_its_idle_shares_to_its_parameters(layouts: LayoutFleet) -> None:
     operator, share = layouts.operator, {"A40-8Q": 1}
     by_board = {"match": {"board": "A40"}, "kind": "vgpu", "shares": share}
@@ -152,6 +165,10 @@ def test_what_no_vgpu_here_can_have_is_refused_by_name(layouts: LayoutFleet) -> 
     operator.does("delete-vm", "uvm", "--tenant", "acme", "--yes", "--timeout", "0")
 
 
+@pytest.mark.long(
+    "tests/unit/scheduler/test_vgpu_terms.py::test_a_layout_that_takes_the_picture_away_serves_no_vm_that_shows_it",
+    "tests/e2e/vm/test_vgpu_params.py::test_what_no_vgpu_here_can_have_is_refused_by_name",
+)
 def test_a_layout_that_takes_pictures_away_serves_no_vm_that_shows_one(layouts: LayoutFleet) -> None:
     operator, acme = layouts.operator, ("--tenant", "acme")
     layouts.declare(sim_001=declared("disable_vnc=1"))

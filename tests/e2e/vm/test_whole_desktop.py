@@ -84,7 +84,10 @@ def test_the_only_seat_is_taken_and_the_next_vm_waits(operator: Operator, fleet:
     assert refused["reference"] == "no-licence" and "desk" in " ".join(refused["context"])
 
 
-@pytest.mark.parametrize("hold", ["keep", "release"])
+_KEPT = pytest.mark.long("tests/e2e/vm/test_whole_desktop.py::test_it_stops_and_starts_with_everything")
+
+
+@pytest.mark.parametrize("hold", [pytest.param("keep", marks=_KEPT), "release"])
 def test_it_stops_and_starts_with_everything(operator: Operator, fleet: lab.LabFolder, hold: str) -> None:
     host = _is_whole(operator, fleet)
     operator.does("stop-vm", "desk", *ACME, "--hold", hold, *OFF)

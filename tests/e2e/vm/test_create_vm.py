@@ -277,7 +277,7 @@ def test_lists_show_every_vm_and_what_is_left(created: dict[str, Any], operator:
 
 
 @pytest.mark.long(
-    "tests/e2e/placement/test_explain_vm.py::test_what_fits_nowhere_is_told_what_would_help",
+    "tests/e2e/vm/test_attach_gpu.py::test_a_gpu_that_never_came_leaves_at_once_and_bad_asks_are_refused",
     "tests/unit/scheduler/test_rejections.py::test_a_gpu_that_cannot_says_why",
 )
 def test_a_full_gpu_is_refused_with_a_reason_per_gpu(created: dict[str, Any], operator: Operator) -> None:

@@ -231,15 +231,22 @@ def without(fleet: lab.LabFolder, request: pytest.FixtureRequest) -> Iterator[st
         place.unlink()
 
 
+_FIRMWARE = pytest.mark.long(
+    "tests/e2e/vm/test_guest_state.py::test_hosts_without_a_part_take_no_such_vm_and_say_why",
+    "tests/unit/scheduler/test_guest_systems.py::test_a_host_without_a_part_is_no_candidate",
+)
+
+
 @pytest.mark.parametrize(
     ("without", "code", "words"),
     [
         ("run/lab-hidden-programs/swtpm_setup", "host-tpm", "the host has no swtpm_setup"),
         # An empty file of this name disables the build (QEMU, docs/interop/firmware.json).
-        (
+        pytest.param(
             "etc/qemu/firmware/40-edk2-x86_64-secure-enrolled.json",
             "host-firmware",
             "no UEFI build with Secure Boot and enrolled keys",
+            marks=_FIRMWARE,
         ),
     ],
     indirect=["without"],

@@ -124,10 +124,6 @@ def ceiling(operator: Operator) -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("ceiling")
-@pytest.mark.long(
-    "tests/e2e/vm/test_move_vm.py::test_a_move_whose_copy_fails_leaves_the_vm_running_where_it_was",
-    "tests/unit/quota/test_ceilings.py::test_what_was_there_before_its_ceiling_may_stay_and_not_grow",
-)
 def test_a_vm_of_a_tenant_above_its_ceiling_moves_and_comes_back(operator: Operator, fleet: lab.LabFolder) -> None:
     """A move takes no more than the VM had, so that no quota stops one half way, or keeps it off when it fails."""
     source = operator.json("list-vms")[0]["vm"]["host"]
@@ -170,6 +166,10 @@ def test_a_vm_that_does_not_start_on_its_new_host_is_said_to_be_off_there(
     operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
 
 
+@pytest.mark.long(
+    "tests/e2e/vm/test_move_vm.py::test_a_vm_of_a_tenant_above_its_ceiling_moves_and_comes_back",
+    "tests/e2e/vm/test_move_cut_short.py::test_a_copy_that_a_killed_move_has_left_goes_with_its_repair",
+)
 def test_a_move_whose_copy_fails_leaves_the_vm_running_where_it_was(operator: Operator, fleet: lab.LabFolder) -> None:
     (made,) = operator.json("create-vm", "web", *ACME, "--gpu", "A40-8Q", *SEEDED)
     source = made["vm"]["host"]

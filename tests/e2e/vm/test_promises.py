@@ -84,7 +84,10 @@ def test_what_is_taken_from_a_running_vm_breaks_its_row_until_it_is_there_again(
     assert {one["evidence"]["row"] for one in events} == {row}
 
 
-@pytest.mark.parametrize("state", ["paused", "shut off"])
+_PAUSED = pytest.mark.long("tests/e2e/vm/test_promises.py::test_nothing_of_a_domain_that_does_not_run_is_kept")
+
+
+@pytest.mark.parametrize("state", [pytest.param("paused", marks=_PAUSED), "shut off"])
 def test_nothing_of_a_domain_that_does_not_run_is_kept(operator: Operator, state: str) -> None:
     with libvirt_of(operator.inventory, HOST) as there:
         domain = there.connection.lookupByName("acme.web")

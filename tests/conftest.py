@@ -5,6 +5,7 @@ import os
 import signal
 import threading
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import hypothesis
@@ -65,7 +66,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Long tests run alone or not at all.
 
     Tests of an emulated host form two groups of pytest-xdist, those of tests/e2e and the others, begun first. All
-    other tests go by file.
+    other tests go by file, except where several files share what is slow to set up.
 
     A worker boots its own emulated host for the groups that it gets. Of the files those that take longest come first,
     as seconds_of_tests.json has them, so that at the end no worker waits for another one's long file.
@@ -82,9 +83,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         is_on_host = _is_on_host(item)
         file = item.nodeid.partition("::")[0]
         folder = "tests/e2e" if file.startswith("tests/e2e/") else "tests/lab"
-        # One fleet under monitoring serves all of them.
+        # One fleet under monitoring serves all of them, and the syntax trees of one process those that read sources.
         is_monitored = file.startswith("tests/integration/prometheus/")
-        group = f"kernel host, {folder}" if is_on_host else "monitoring" if is_monitored else file
+        of_file = "monitoring" if is_monitored else "sources" if _reads_sources(item.path) else file
+        group = f"kernel host, {folder}" if is_on_host else of_file
         item.add_marker(pytest.mark.xdist_group(group))
         if group in _FIRST:
             ranks[item.nodeid] = _FIRST.index(group), 0
@@ -95,6 +97,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             # The first of them boots the host; on a busy machine that alone takes minutes.
             item.add_marker(pytest.mark.timeout(_KERNEL_HOST_LIMIT_S))
     items.sort(key=lambda item: ranks[item.nodeid])
+
+
+@cache
+def _reads_sources(file: Path) -> bool:
+    """True for tests of the package's code, whose trees tests/unit/uses_of_names.py keeps: 12 s in each process."""
+    return b"\nfrom tests.unit.uses_of_names import" in file.read_bytes()
 
 
 def _is_on_host(item: pytest.Item) -> bool:

@@ -25,7 +25,11 @@ FOLDER = Path(__file__).parents[1] / "data" / "captures"
 FILES = sorted(FOLDER.glob(f"*{SUFFIX}"))
 
 
-@pytest.fixture(params=FILES, ids=lambda file: file.name.removesuffix(SUFFIX))
+def _name(file: Path) -> str:
+    return file.name.removesuffix(SUFFIX)
+
+
+@pytest.fixture(params=FILES, ids=_name)
 def file(request: pytest.FixtureRequest) -> Path:
     found: Path = request.param
     return found
@@ -40,7 +44,7 @@ def test_a_captured_host_is_read_as_before(file: Path, tmp_path: Path, request: 
     capture = read_capture(file)
     facts = read_facts(replayed(capture, tmp_path / "replay"))
     found = _summary(capture, facts)
-    golden = file.with_name(file.name.removesuffix(SUFFIX) + ".summary.json")
+    golden = file.with_name(f"{_name(file)}.summary.json")
     if request.config.getoption("--regenerate"):
         golden.write_text(json.dumps(found, indent=2) + "\n")
     assert found == json.loads(golden.read_text())
@@ -81,6 +85,13 @@ PREFERENCES = (
 )
 
 
+_LARGE = pytest.mark.long("tests/lab/test_captures.py::test_one_missing_answer_loses_itself_alone")
+_LARGE_ONES = ("lab-kernel", "lab-kernel-mig", "simulated-mdev-vf")
+
+
+@pytest.mark.parametrize(
+    "file", [pytest.param(one, id=_name(one), marks=_LARGE if _name(one) in _LARGE_ONES else ()) for one in FILES]
+)
 def test_one_missing_answer_loses_itself_alone(file: Path, tmp_path: Path) -> None:
     """A capture that is older than a question, and a host with one file that cannot be read."""
     capture = read_capture(file)

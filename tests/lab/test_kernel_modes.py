@@ -26,7 +26,16 @@ from tests.lab.kernel_cards import (
 from tests.lab.loaded_boards import loaded_boards
 from tests.lab_fixtures import KernelHost
 
-pytestmark = pytest.mark.usefixtures("without_libvirtd")
+pytestmark = [
+    pytest.mark.usefixtures("without_libvirtd"),
+    pytest.mark.long(
+        "tests/lab/agreement/test_agreement.py::test_a_real_kernel_answers_as_the_case_with_mig_says",
+        "tests/lab/test_kernel_nvml.py::test_mig_from_mode_to_vgpu_is_one_truth",
+        "tests/lab/test_kernel_nvml.py::test_mixed_sizes_and_a_running_vm_are_one_truth",
+        "tests/unit/lab/test_kernel_rules.py::test_mixed_sizes_are_taken_at_their_placements_until_no_place_is_left",
+        "tests/lab/test_kernel_faults.py::test_faults_are_felt_listed_and_ended_in_one_go",
+    ),
+]
 
 _IN_USE = "error 19 In use by another client"
 _NO_ROOM = "error 23 Insufficient Resources"

@@ -11,7 +11,14 @@ import pytest
 
 from tests.lab.kernel_cards import DEVICES, Card, Do, current_type
 
-pytestmark = pytest.mark.usefixtures("without_libvirtd")
+pytestmark = [
+    pytest.mark.usefixtures("without_libvirtd"),
+    pytest.mark.long(
+        "tests/lab/test_simulated_moves.py::test_a_running_domain_changes_its_host_and_its_device",
+        "tests/lab/test_simulated_moves.py::test_a_state_of_another_type_is_refused",
+        "tests/lab/test_simulated_moves.py::test_the_source_goes_on_after_a_move_that_fails",
+    ),
+]
 
 MIB = 1 << 20
 LEFT = "0123456789abcdef"

@@ -8,7 +8,14 @@ import pytest
 
 from tests.lab.kernel_cards import DEVICES, SRIOV_MANAGE, UUIDS, Card, Do, create_path, mdev_path
 
-pytestmark = pytest.mark.usefixtures("without_libvirtd")
+pytestmark = [
+    pytest.mark.usefixtures("without_libvirtd"),
+    pytest.mark.long(
+        "tests/lab/agreement/test_agreement.py::test_a_real_kernel_answers_as_the_case_says",
+        "tests/unit/lab/test_simulated_faults.py::test_a_refused_lock_leaves_every_vf_there_and_without_a_driver",
+        "tests/unit/lab/test_simulated_faults.py::test_vfs_outlive_the_driver_of_their_card_and_come_back_without_one",
+    ),
+]
 
 # Section 1: PCI identity
 

@@ -20,7 +20,13 @@ from tests.lab.kernel_cards import (
     warnings_of,
 )
 
-pytestmark = pytest.mark.usefixtures("without_libvirtd")
+pytestmark = [
+    pytest.mark.usefixtures("without_libvirtd"),
+    pytest.mark.long(
+        "tests/lab/agreement/test_agreement.py::test_a_real_kernel_answers_as_the_case_says",
+        "tests/unit/lab/test_kernel_rules.py::test_without_mig_one_framebuffer_size_fills_the_gpu_up_to_its_maximum",
+    ),
+]
 
 # Sections 2.1 to 2.3: mdev
 

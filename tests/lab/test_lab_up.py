@@ -154,6 +154,11 @@ def test_reboot_loses_devices_and_keeps_the_disk(kernel_host: KernelHost) -> Non
     assert after.pid != before.pid
 
 
+@pytest.mark.long(
+    "tests/lab/test_lab_network.py::test_the_switch_starts_once_and_leaves_nothing",
+    "tests/lab/test_simulated.py::test_up_again_changes_nothing_and_more_hosts_join",
+    "tests/lab/test_lab_parts.py::test_down_after_a_crash_removes_what_is_left",
+)
 def test_a_second_host_shares_a_network_and_its_death_leaves_the_first_alone(kernel_host: KernelHost) -> None:
     folder = kernel_host.folder
     (tiny,) = lab.up([lab.parse_host("tiny=t4:mdev")], folder=folder, memory_mib=2048)

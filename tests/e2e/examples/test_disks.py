@@ -10,6 +10,16 @@ from tests.e2e.examples.stage import SMALL, named_fleet, stage, variables
 from tests.lab.simulated_fixtures import machine
 
 __all__ = ["named_fleet", "stage", "variables"]
+pytestmark = pytest.mark.long(
+    "tests/unit/cli/test_examples.py::test_a_command_has_two_examples_that_it_takes",
+    "tests/e2e/disk/test_attach_disk.py::test_a_disk_goes_from_vm_to_vm_and_is_deleted_when_none_has_it",
+    "tests/e2e/disk/test_snapshots.py::test_a_stopped_vm_gets_snapshots_and_is_reverted_to_the_newest",
+    "tests/e2e/disk/test_snapshots.py::test_sizes_and_media_are_changed_only_where_there_are_some",
+    "tests/e2e/display/test_view.py::test_a_viewer_sees_it_on_a_local_port",
+    "tests/e2e/display/test_set_console.py::test_the_vgpu_becomes_the_primary_adapter_at_the_next_start",
+    "tests/e2e/image/test_images.py::test_a_vm_names_an_image_whose_copy_is_verified_once",
+    "tests/e2e/licence/test_licence_pools.py::test_a_pool_is_deleted",
+)
 
 CARD = "a40/mdev-vf"  # for set-console: libvirt 10.0 shows the picture of no other vGPU
 WEB_1 = f"create-vm acme/web-1 {SMALL}"

@@ -140,6 +140,24 @@ def healed(named_fleet: NamedFleet, stage: Stage) -> Iterator[None]:
         named_fleet.operator.does("apply-hosts", "--limit", "gpu2")
 
 
-@pytest.mark.parametrize("name", commands_of("host", "layout", "maintenance"))
+_SHORTER = pytest.mark.long(
+    "tests/unit/cli/test_examples.py::test_a_command_has_two_examples_that_it_takes",
+    "tests/e2e/host/test_check_hosts.py::test_drift_is_exit_code_1_and_gone_after_apply",
+    "tests/e2e/layout/test_apply_hosts.py::test_every_host_reaches_its_layout_and_the_second_run_writes_nothing",
+    "tests/e2e/maintenance/test_drain_host.py::test_a_host_is_planned_drained_kept_empty_and_taken_back",
+    "tests/e2e/maintenance/test_dead_host.py::test_a_dead_host_is_fenced_evacuated_forgotten_and_trusted_again",
+    "tests/e2e/maintenance/test_gc.py::test_what_the_store_forgot_is_shown_and_taken_away_and_what_runs_stays",
+    "tests/e2e/maintenance/test_plan_upgrade.py::test_a_plan_names_order_vms_and_guests_and_changes_nothing",
+)
+_SLOW = ("apply-hosts", "check-hosts", "drain-host", "evacuate-host", "gc", "plan-upgrade")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=_SHORTER if name in _SLOW else ())
+        for name in commands_of("host", "layout", "maintenance")
+    ],
+)
 def test_the_examples_of_a_command_do_what_they_say(stage: Stage, name: str) -> None:
     play(stage, name, SCENES[name])

@@ -9,6 +9,13 @@ from tests.lab.simulated_fixtures import make_chassis
 from tests.ovn_fixture import LocalOvn, central
 
 __all__ = ["central", "named_fleet", "stage"]
+pytestmark = pytest.mark.long(
+    "tests/unit/cli/test_examples.py::test_a_command_has_two_examples_that_it_takes",
+    "tests/e2e/network/test_vpc_objects.py::test_commands_make_what_a_tenant_s_file_makes_and_take_it_away",
+    "tests/e2e/network/test_networks.py::test_a_network_is_made_once_and_its_vms_get_addresses_that_come_back",
+    "tests/e2e/network/test_ovn_networks.py::test_external_networks_are_declared_changed_and_deleted",
+    "tests/e2e/network/test_explain_network.py::test_ovn_and_the_store_name_the_same_rules",
+)
 
 FRONT = "create-network acme/front --cidr 10.0.0.0/24"
 VMS = tuple(f"create-vm acme/{name} --memory 96MiB --vcpus 1 --network front" for name in ("web-1", "web-2"))

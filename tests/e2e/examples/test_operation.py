@@ -103,7 +103,28 @@ def roles(postgres: LocalPostgres) -> Iterator[str]:
             postgres.execute(f"DROP ROLE {role}")
 
 
-@pytest.mark.parametrize("name", [one for one in commands_of("operate", "store", "telemetry") if one != "grant-store"])
+_SHORTER = pytest.mark.long(
+    "tests/unit/cli/test_examples.py::test_a_command_has_two_examples_that_it_takes",
+    "tests/e2e/operate/test_controller.py::test_the_controller_runs_until_it_is_told_to_end",
+    "tests/e2e/store/test_reconcile_store.py::test_the_rehearsal_ends_with_a_true_store_and_nothing_lost",
+    "tests/e2e/telemetry/test_advise.py::test_advice_is_a_diff_with_commands_gain_proof_and_hours",
+    "tests/e2e/telemetry/test_exporter.py::test_once_prints_the_page_without_server_and_history",
+    "tests/e2e/telemetry/test_fit_performance.py::test_costs_come_from_what_vgpus_used_alone_and_beside_each_other",
+    "tests/e2e/telemetry/test_map.py::test_the_map_shows_shares_what_is_left_and_what_is_closed",
+    "tests/e2e/telemetry/test_top.py::test_once_prints_shares_gpus_and_tenants_in_80_columns",
+    "tests/e2e/telemetry/test_web.py::test_one_page_is_printed_without_a_server",
+)
+_SLOW = ("controller", "fit-performance", "map", "rebalance", "reconcile-store", "serve exporter", "serve web", "top")
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=_SHORTER if name in _SLOW else ())
+        for name in commands_of("operate", "store", "telemetry")
+        if name != "grant-store"
+    ],
+)
 def test_the_examples_of_a_command_do_what_they_say(stage: Stage, name: str) -> None:
     play(stage, name, SCENES[name])
 

@@ -13,6 +13,15 @@ from tests.e2e.kubernetes.gpu_api_server import served
 from tests.unit.usecases.kubernetes.gpu_cluster import GpuCluster
 
 __all__ = ["named_fleet", "stage", "variables"]
+pytestmark = pytest.mark.long(
+    "tests/unit/cli/test_examples.py::test_a_command_has_two_examples_that_it_takes",
+    "tests/e2e/tenant/test_onboard.py::test_a_changed_file_changes_what_it_names_and_prune_removes_the_rest",
+    "tests/e2e/tenant/test_quota.py::test_a_pool_serves_only_tenants_with_a_grant",
+    "tests/e2e/node/test_node_pools.py::test_scaling_makes_nodes_and_deletes_those_that_are_let_go",
+    "tests/e2e/slurm/test_slurm_resume.py::test_nodes_are_wanted_with_their_jobs_and_a_second_call_changes_nothing",
+    "tests/e2e/slurm/test_slurm_suspend.py::test_a_suspended_node_gives_its_share_back",
+    "tests/e2e/slurm/test_slurm_fail.py::test_a_node_whose_vm_never_registered_is_deleted_and_counted",
+)
 
 HOSTS = 4
 INITECH = """

@@ -7,6 +7,14 @@ from tests.e2e.examples.scene import Run, Scene, Stage, commands_of, file, play,
 from tests.e2e.examples.stage import SMALL, named_fleet, stage, variables
 
 __all__ = ["named_fleet", "stage", "variables"]
+pytestmark = pytest.mark.long(
+    "tests/unit/cli/test_examples.py::test_a_command_has_two_examples_that_it_takes",
+    "tests/e2e/vm/test_move_vm.py::test_a_running_vm_moves_with_everything_and_leaves_nothing_behind",
+    "tests/e2e/vm/test_restart_vm.py::test_a_restart_keeps_the_shares_and_the_end",
+    "tests/e2e/vm/test_suspend_vm.py::test_a_suspended_vm_goes_on_with_devices_of_its_types",
+    "tests/e2e/vm/test_attach_nic.py::test_a_stopped_vm_is_changed_at_once",
+    "tests/e2e/vm/test_several_vms.py::test_several_vms_are_changed_at_once_and_summed_up",
+)
 
 WEB_1, WEB_2, DB_1 = (f"create-vm acme/{name} {SMALL} --host gpu1 --gpu A40-8Q" for name in ("web-1", "web-2", "db-1"))
 ON_FRONT = "create-vm --memory 96MiB --vcpus 1 --network front "

@@ -124,7 +124,13 @@ def test_a_tenant_at_its_quota_hears_so(operator: Operator) -> None:
         operator.does("set-quota", "acme", "vms=none")
 
 
-@pytest.mark.parametrize("effect", ["1", "4"])
+_EARLIER = pytest.mark.long(
+    "tests/e2e/kubernetes/test_serve_autoscaler.py::"
+    "test_a_controller_killed_in_between_changes_nothing_for_the_autoscaler"
+)
+
+
+@pytest.mark.parametrize("effect", [pytest.param("1", marks=_EARLIER), "4"])
 def test_a_controller_killed_in_between_changes_nothing_for_the_autoscaler(operator: Operator, effect: str) -> None:
     create_host_pool(operator, "gpu", "A40-24Q")
     with provider_of(operator) as provider:

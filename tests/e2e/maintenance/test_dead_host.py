@@ -4,6 +4,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 import vgpuctl_lab as lab
 from tests.e2e.kills import kill_after
 from tests.e2e.libvirt_of import libvirt_of
@@ -148,6 +150,10 @@ def test_a_lost_vm_keeps_its_host_fenced_while_it_runs_there_and_starts_again_wi
     assert fleet_witness.state() == before
 
 
+@pytest.mark.long(
+    "tests/e2e/maintenance/test_drain_host.py::test_a_drain_that_is_killed_goes_on_and_what_ran_runs",
+    "tests/e2e/maintenance/test_dead_host.py::test_a_dead_host_is_fenced_evacuated_forgotten_and_trusted_again",
+)
 def test_an_evacuation_that_is_killed_goes_on_with_the_vm_that_it_had_not_started(
     operator: Operator, fleet: lab.LabFolder, fleet_witness: FleetWitness
 ) -> None:

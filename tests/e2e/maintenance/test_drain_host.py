@@ -175,7 +175,14 @@ def test_a_reservation_whose_vm_stays_stays_with_it(operator: Operator) -> None:
     assert operator.json("list-reservations")[0]["host"] == HOST
 
 
-@pytest.mark.parametrize("where", ["shutdown", "undefine", "define"])
+_ELSEWHERE = pytest.mark.long(
+    "tests/e2e/maintenance/test_drain_host.py::test_a_drain_that_is_killed_goes_on_and_what_ran_runs"
+)
+
+
+@pytest.mark.parametrize(
+    "where", [pytest.param("shutdown", marks=_ELSEWHERE), "undefine", pytest.param("define", marks=_ELSEWHERE)]
+)
 def test_a_drain_that_is_killed_goes_on_and_what_ran_runs(operator: Operator, where: str) -> None:
     """Killed with the VM off on its old host, undefined there, and defined on its new one."""
     _on_first(operator, "web", "--gpu", "A40-8Q")

@@ -102,6 +102,10 @@ def test_a_vm_without_another_card_anywhere_is_named_and_runs_on(operator: Opera
     assert _row(operator.json(*quarantine, *NOW)) == ("stay", None, None, "stays stopped")
 
 
+@pytest.mark.long(
+    "tests/e2e/maintenance/test_drain_host.py::test_a_drain_that_is_killed_goes_on_and_what_ran_runs",
+    "tests/e2e/maintenance/test_evacuate_gpu.py::test_a_vm_gets_another_card_of_its_host",
+)
 def test_an_evacuation_that_is_killed_goes_on(operator: Operator) -> None:
     quarantine = _on_first(operator, "passthrough")
     before = _web(operator)

@@ -138,7 +138,13 @@ def test_what_others_made_or_use_stays(first: Operator, stopped: list[str], tmp_
             there.connection.storageVolLookupByPath(old.path).delete(0)
 
 
-@pytest.mark.parametrize("after", ["undefine", "remove"])
+_FIRST = pytest.mark.long("tests/e2e/maintenance/test_gc.py::test_a_killed_run_is_finished_by_the_same_command")
+_NO_TRANSACTION = pytest.mark.long(
+    "tests/e2e/maintenance/test_gc.py::test_a_volume_that_could_not_be_deleted_is_gone_after_gc"
+)
+
+
+@pytest.mark.parametrize("after", [pytest.param("undefine", marks=_FIRST), "remove"])
 def test_a_killed_run_is_finished_by_the_same_command(
     after: str, first: Operator, stopped: list[str], tmp_path: Path
 ) -> None:
@@ -151,7 +157,14 @@ def test_a_killed_run_is_finished_by_the_same_command(
     assert other.json("repair") == []
 
 
-@pytest.mark.parametrize("after", [None, "delete_volume", "transaction"])
+@pytest.mark.parametrize(
+    "after",
+    [
+        pytest.param(None, marks=_NO_TRANSACTION),
+        pytest.param("delete_volume", marks=_NO_TRANSACTION),
+        "transaction",
+    ],
+)
 def test_a_volume_that_could_not_be_deleted_is_gone_after_gc(
     after: str | None, first: Operator, fleet_witness: FleetWitness
 ) -> None:

@@ -167,6 +167,10 @@ def test_a_gang_starts_as_a_whole_or_nothing_of_it(operator: Operator, layouts: 
     assert {_there(operator, name)[1] for name in names} == {"running"}
 
 
+@pytest.mark.long(
+    "tests/e2e/network/test_chassis.py::test_a_vm_starts_restarts_and_moves_on_working_chassis_alone",
+    "tests/e2e/network/test_chassis.py::test_a_host_that_is_no_chassis_is_left_out_and_told",
+)
 def test_a_reservation_and_a_new_size_are_for_working_chassis_too(operator: Operator, layouts: LayoutFleet) -> None:
     reserve = ("reserve", "slot", *ACME, "--gpu", "A40-8Q", "--from", "2026-01-01T00:00", "--until", "2199-01-01T00:00")
     host = operator.json(*reserve)["reservation"]["host"]
@@ -182,6 +186,10 @@ def test_a_reservation_and_a_new_size_are_for_working_chassis_too(operator: Oper
         assert _there(operator, "grows") == (other, "running"), "nothing was stopped"
 
 
+@pytest.mark.long(
+    "tests/e2e/network/test_chassis.py::test_a_vm_starts_restarts_and_moves_on_working_chassis_alone",
+    "tests/e2e/maintenance/test_dead_host.py::test_a_dead_host_is_fenced_evacuated_forgotten_and_trusted_again",
+)
 def test_a_dead_host_s_vms_go_to_working_chassis(operator: Operator, layouts: LayoutFleet) -> None:
     operator.does("create-vm", "web", *VM, "--gpu", "A40-8Q")
     (source, _state) = _there(operator, "web")

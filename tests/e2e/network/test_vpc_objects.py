@@ -244,6 +244,10 @@ def test_a_balancer_gets_other_vms_and_checks_and_keeps_its_address(operator: Op
     operator.does("delete-load-balancer", "shop", *tenant, "--yes")
 
 
+@pytest.mark.long(
+    "tests/e2e/network/test_networks.py::test_after_kill_9_anywhere_the_same_command_or_repair_finishes",
+    "tests/e2e/network/test_vpc_objects.py::test_commands_make_what_a_tenant_s_file_makes_and_take_it_away",
+)
 def test_after_kill_9_anywhere_the_same_command_or_repair_finishes(operator: Operator, central: LocalOvn) -> None:
     operator.does("create-gateway", "internet", "--tenant", "acme")
     create = ("create-load-balancer", "shop", "--network", "front", "--port", "80", "--vm", "a", "--tenant", "acme")

@@ -68,7 +68,16 @@ def reason(api: KubernetesApi) -> str:
     return str(api.nodes["gpu-001"]["metadata"]["annotations"]["vgpuctl.io/cordon-reason"])
 
 
-@pytest.mark.parametrize("command", [("stop-vm",), ("delete-vm", "--yes")])
+_DELETED = pytest.mark.long(
+    "tests/e2e/node/test_leaving.py::test_a_vm_stays_until_its_pods_have_left",
+    "tests/e2e/node/test_leaving.py::test_a_run_that_ends_while_the_node_drains_has_stopped_nothing",
+)
+_RESTARTED = pytest.mark.long(
+    "tests/e2e/node/test_leaving.py::test_a_run_that_ends_while_the_node_drains_has_stopped_nothing"
+)
+
+
+@pytest.mark.parametrize("command", [("stop-vm",), pytest.param(("delete-vm", "--yes"), marks=_DELETED)])
 def test_a_vm_stays_until_its_pods_have_left(
     operator: Operator, api: KubernetesApi, pool: tuple[str, ...], command: tuple[str, ...]
 ) -> None:
@@ -112,7 +121,11 @@ def test_a_stopped_node_that_starts_again_is_uncordoned_and_anothers_cordon_stay
 
 
 @pytest.mark.parametrize(
-    ("command", "end"), [(("delete-vm", "--yes"), signal.SIGKILL), (("restart-vm",), signal.SIGINT)]
+    ("command", "end"),
+    [
+        (("delete-vm", "--yes"), signal.SIGKILL),
+        pytest.param(("restart-vm",), signal.SIGINT, marks=_RESTARTED),
+    ],
 )
 def test_a_run_that_ends_while_the_node_drains_has_stopped_nothing(
     operator: Operator, api: KubernetesApi, pool: tuple[str, ...], command: tuple[str, ...], end: signal.Signals

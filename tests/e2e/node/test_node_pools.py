@@ -191,7 +191,12 @@ def test_a_node_keeps_the_name_by_which_its_cluster_knows_it(operator: Operator)
     assert nodes(operator) == {"gpu-001": "stopped"}
 
 
-@pytest.mark.parametrize("effect", ["1", "3", "5"])
+_ALSO = pytest.mark.long(
+    "tests/e2e/node/test_node_pools.py::test_a_controller_killed_while_it_deletes_a_node_leaves_nothing"
+)
+
+
+@pytest.mark.parametrize("effect", [pytest.param("1", marks=_ALSO), "3", pytest.param("5", marks=_ALSO)])
 def test_a_controller_killed_while_it_deletes_a_node_leaves_nothing(operator: Operator, effect: str) -> None:
     operator.does(*POOL, "--min", "1")
     operator.does(*ONCE)

@@ -64,7 +64,10 @@ def test_a_vm_appears_for_each_job_and_disappears_after_it(operator: Operator, f
         assert "level=error" not in lab.log() and "exit_code=0" in lab.log()
 
 
-@pytest.mark.parametrize("effect", ["2", "5"])
+_EARLIER = pytest.mark.long("tests/e2e/slurm/test_jobs.py::test_slurmctld_and_the_controller_are_killed_in_between")
+
+
+@pytest.mark.parametrize("effect", [pytest.param("2", marks=_EARLIER), "5"])
 def test_slurmctld_and_the_controller_are_killed_in_between(operator: Operator, effect: str) -> None:
     """A slurmctld that forgets the request asks again, for a VM that has booted already: ResumeTimeout ends that."""
     # A client that asks slurmctld while it is down gives up after MessageTimeout.
@@ -98,6 +101,10 @@ def test_a_job_is_queued_again_with_the_reason_when_no_gpu_is_free(operator: Ope
         lab.until(lambda: is_over(lab, job), "the job does not run when there is room")
 
 
+@pytest.mark.long(
+    "tests/e2e/slurm/test_jobs.py::test_a_job_is_queued_again_with_the_reason_when_no_gpu_is_free",
+    "tests/e2e/node/test_fairness.py::test_nodes_stay_out_of_what_is_reserved_for_another",
+)
 def test_a_reservation_is_respected(operator: Operator) -> None:
     """Both GPUs are reserved soon, and a node has no declared end."""
     begin = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=30)

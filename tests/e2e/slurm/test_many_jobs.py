@@ -10,18 +10,21 @@ from tests.e2e.witness import FleetWitness
 
 __all__ = ["operator"]
 FLEET = (2, "a40")
-_LONG = pytest.mark.long("tests/e2e/slurm/test_many_jobs.py::test_many_nodes_come_and_go")
 
 
+@pytest.mark.long(
+    "tests/e2e/slurm/test_jobs.py::test_a_vm_appears_for_each_job_and_disappears_after_it",
+    "tests/e2e/slurm/test_slurm_resume.py::test_nodes_are_wanted_with_their_jobs_and_a_second_call_changes_nothing",
+)
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("nodes", [4, pytest.param(64, marks=_LONG)])
+@pytest.mark.parametrize("nodes", [4, 64])
 def test_many_nodes_come_and_go(operator: Operator, fleet_witness: FleetWitness, nodes: int) -> None:
     before = fleet_witness.state()
     operator.does("create-node-pool", "gpu", *ACME, *SIZE, "--role", "slurm", "--gpu", "A40-1Q", "--max", str(nodes))
-    # The long one waits for slurmctld's own look at the nodes of batch jobs, as a cluster without a prolog does.
-    is_long = nodes > 8
-    suspend_s = 20 if is_long else 5
-    with slurm_lab(operator, resume_timeout_s=600, suspend_s=suspend_s, begins_batch_at_once=not is_long) as lab:
+    # With many nodes it waits for slurmctld's own look at the nodes of batch jobs, as a cluster without a prolog does.
+    is_large = nodes > 8
+    suspend_s = 20 if is_large else 5
+    with slurm_lab(operator, resume_timeout_s=600, suspend_s=suspend_s, begins_batch_at_once=not is_large) as lab:
         array = lab.cluster.submit(f"--array=1-{nodes}", "--gres=gpu:a40-1q:1", "--exclusive",
                                    script=f"echo $SLURMD_NODENAME >>{lab.cluster.folder}/ran")  # fmt: skip
         ran = lab.cluster.folder / "ran"

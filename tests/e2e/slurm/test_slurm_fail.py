@@ -51,6 +51,10 @@ def test_a_node_that_never_had_a_vm_is_not_counted(operator: Operator) -> None:
     assert operator.json("list-queue")["queue"] == []
 
 
+@pytest.mark.long(
+    "tests/e2e/slurm/test_slurm_fail.py::test_a_node_whose_vm_never_registered_is_deleted_and_counted",
+    "tests/e2e/slurm/test_export_slurm.py::test_slurmctld_starts_with_exactly_these_lines",
+)
 def test_slurmctld_gives_up_a_guest_that_does_not_come(operator: Operator) -> None:
     """The VM runs, and nobody starts slurmd in it."""
     before = never_joined(operator)

@@ -79,6 +79,10 @@ def test_the_ends_of_its_certificates_are_metrics(exporter: RunningExporter, fil
     assert all(8 * 86_400 < end - time.time() < 10 * 86_400 for end in ends)
 
 
+@pytest.mark.long(
+    "tests/e2e/telemetry/test_exporter_tls.py::test_only_a_user_gets_metrics",
+    "tests/e2e/telemetry/test_exporter.py::test_prometheus_discovers_hosts_as_the_page_says",
+)
 def test_prometheus_of_a_tenant_scrapes_it_as_the_page_says(exporter: RunningExporter, files: Path) -> None:
     page = (Path(__file__).parents[3] / "docs" / "monitoring.md").read_text(encoding="utf-8")
     [text] = re.findall(r"```yaml\n(scrape_configs:\n  - job_name: vgpuctl-acme\n.*?)```", page, re.DOTALL)

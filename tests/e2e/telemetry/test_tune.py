@@ -207,6 +207,10 @@ def test_without_readings_since_the_change_it_is_rolled_back(tuned: Tuned) -> No
     assert tuned.watts == 250
 
 
+@pytest.mark.long(
+    "tests/e2e/telemetry/test_tune.py::"
+    "test_a_controller_that_was_killed_while_it_kept_a_limit_leaves_nothing_at_boot_that_is_rolled_back"
+)
 def test_a_controller_that_was_killed_leaves_a_trial_or_nothing(tuned: Tuned) -> None:
     command = ("controller", "--once", "--history", str(tuned.history), *TUNE)
     kill_after(tuned.at(NOW), "apply", *command)

@@ -179,6 +179,10 @@ def test_a_file_with_a_vm_that_differs_changes_nothing(operator: Operator, tmp_p
     ]
 
 
+@pytest.mark.long(
+    "tests/e2e/network/test_networks.py::test_after_kill_9_anywhere_the_same_command_or_repair_finishes",
+    "tests/e2e/tenant/test_onboard.py::test_a_changed_file_changes_what_it_names_and_prune_removes_the_rest",
+)
 def test_after_kill_9_the_same_command_finishes(operator: Operator, central: LocalOvn, tmp_path: Path) -> None:
     file = tmp_path / "acme.yml"
     file.write_text(SMALL.replace("NAME", "acme"))
@@ -212,6 +216,11 @@ def test_a_disk_that_nobody_knows_is_found_before_a_tenant_counts_as_gone(operat
     operator.does("offboard-tenant", "acme", "--yes", "--timeout", "0")
 
 
+@pytest.mark.long(
+    "tests/e2e/tenant/test_onboard.py::test_several_tenants_come_from_standard_input",
+    "tests/integration/store/test_store_concurrency.py::test_exactly_one_of_many_runs_wins",
+    "tests/integration/store/test_store_concurrency.py::test_a_quota_is_never_exceeded_by_many_runs_at_once",
+)
 def test_two_tenants_are_onboarded_at_once_on_postgresql(
     operator: Operator, tmp_path: Path, postgres: LocalPostgres
 ) -> None:

@@ -101,7 +101,18 @@ def filled(operator: Operator, tmp_path_factory: pytest.TempPathFactory) -> tupl
     return operator, file
 
 
-@pytest.mark.parametrize(("resource", "limit", "paths"), PATHS, ids=[str(one[0]) for one in PATHS])
+_LIKE_OTHERS = pytest.mark.long("tests/e2e/tenant/test_quota_paths.py::test_no_command_takes_more_than_the_quota")
+_BY_PATHS_OF_OTHERS = (Resource.VCPUS, Resource.COMPUTE, Resource.IOPS, Resource.BANDWIDTH)
+
+
+@pytest.mark.parametrize(
+    ("resource", "limit", "paths"),
+    [
+        pytest.param(*one, id=str(one[0]), marks=_LIKE_OTHERS if one[0] in _BY_PATHS_OF_OTHERS else ())
+        for one in PATHS
+        if one[2]
+    ],
+)
 def test_no_command_takes_more_than_the_quota(
     filled: tuple[Operator, Path], resource: Resource, limit: str, paths: tuple[tuple[str, ...], ...]
 ) -> None:

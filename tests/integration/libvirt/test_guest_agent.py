@@ -190,19 +190,34 @@ def test_a_guest_s_agent_freezes_its_file_systems_for_a_snapshot(guest: tuple[Hy
         assert done == (LiveChange.DONE, quiesce is not False)
 
 
-def test_probes_of_a_guest(guest: tuple[Hypervisor, DomainView], monkeypatch: pytest.MonkeyPatch) -> None:
+def _is_read(hypervisor: Hypervisor, view: DomainView) -> None:
+    """The first answer of the probe is a report, and its os-release says mswindows."""
+    report = ask_probe(hypervisor, view.name, uuid=view.uuid)
+    assert (report.driver, report.cuda_copies) == ("580.105.08", 1)
+    assert [(one.source, one.target, one.problem) for one in report.peer_copies or ()] == [(0, 1, "no peer access")]
+    assert [(gpu.name, gpu.memory_mib) for gpu in report.gpus] == [("NVIDIA A40-8Q", 8192)]
+    seen = ask_probe(hypervisor, view.name, uuid=view.uuid, is_windows=None)
+    assert (seen.driver, [gpu.name for gpu in seen.gpus]) == ("573.48", ["-q -x"])
+
+
+def test_the_probe_of_a_guest_is_read(guest: tuple[Hypervisor, DomainView]) -> None:
+    _is_read(*guest)
+
+
+@pytest.mark.long(
+    "tests/integration/libvirt/test_guest_agent.py::test_the_probe_of_a_guest_is_read",
+    "tests/unit/guests/test_probe.py::test_other_answers_are_refused",
+    "tests/unit/guests/test_hostile_agent.py::test_a_beginning_in_other_words_is_refused",
+    "tests/unit/guests/test_hostile_agent.py::test_an_end_in_other_words_is_refused",
+)
+def test_probes_of_hostile_guests(guest: tuple[Hypervisor, DomainView], monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a guest of its own: each answer of the probe is another one."""
     hypervisor, view = guest
 
     def ask(timeout_s: float = 20) -> object:
         return ask_probe(hypervisor, view.name, uuid=view.uuid, timeout_s=timeout_s)
 
-    report = ask_probe(hypervisor, view.name, uuid=view.uuid)
-    assert (report.driver, report.cuda_copies) == ("580.105.08", 1)
-    assert [(one.source, one.target, one.problem) for one in report.peer_copies or ()] == [(0, 1, "no peer access")]
-    assert [(gpu.name, gpu.memory_mib) for gpu in report.gpus] == [("NVIDIA A40-8Q", 8192)]
-    # Its os-release says mswindows.
-    seen = ask_probe(hypervisor, view.name, uuid=view.uuid, is_windows=None)
-    assert (seen.driver, [gpu.name for gpu in seen.gpus]) == ("573.48", ["-q -x"])
+    _is_read(hypervisor, view)
     for said in (
         "characters|more than a probe writes",
         "key 'version' is written twice",

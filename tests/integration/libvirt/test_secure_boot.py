@@ -117,6 +117,9 @@ def test_secure_boot_rejects_an_unsigned_shell_and_the_tpm_keeps_its_state(
     assert _files(state_folder) == {}
 
 
+@pytest.mark.long(
+    "tests/integration/libvirt/test_secure_boot.py::test_a_guest_keeps_its_build_when_another_one_is_put_before_it"
+)
 def test_without_secure_boot_the_shell_starts(
     hypervisor: Hypervisor, libvirtd: LocalLibvirtd, state_folder: Path
 ) -> None:

@@ -189,7 +189,8 @@ def test_what_slurm_refuses_is_said_in_its_words(cluster: SlurmCluster) -> None:
 class TestSilence:
     def test_a_slurmctld_that_is_down_is_unreachable(self) -> None:
         with short_folder() as folder:
-            cluster = SlurmCluster(folder, NAMES, LINES, gres=GRES)
+            # A client gives up after MessageTimeout.
+            cluster = SlurmCluster(folder, NAMES, f"MessageTimeout=3\n{LINES}", gres=GRES)
             try:
                 cluster.start()
                 link = SlurmLink(kept(cluster))

@@ -132,7 +132,12 @@ def key_of(agent: TokenAgent) -> str:
     return f"{PublicKey.of_blob(agent.blob).kind} {base64.b64encode(agent.blob).decode()} token"
 
 
-@pytest.mark.parametrize("is_token", [False, True], ids=["plain", "FIDO"])
+_PLAIN = pytest.mark.long(
+    "tests/integration/ssh/test_certificates_and_agents.py::test_an_agent_that_signs_after_8_seconds_logs_in"
+)
+
+
+@pytest.mark.parametrize("is_token", [pytest.param(False, marks=_PLAIN), True], ids=["plain", "FIDO"])
 def test_an_agent_that_signs_after_8_seconds_logs_in(
     sshd: LoopbackSshd, tmp_path: Path, is_token: bool, caplog: pytest.LogCaptureFixture
 ) -> None:

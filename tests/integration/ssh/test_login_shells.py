@@ -70,7 +70,13 @@ def test_arguments_reach_the_command_through_every_shell(server: LoopbackSshd, u
     assert completed.stderr == b""
 
 
-@pytest.mark.parametrize("become", [False, True])
+_LESS = pytest.mark.long(
+    "tests/integration/ssh/test_login_shells.py::test_a_command_that_hangs_is_ended_under_every_shell",
+    "tests/integration/ssh/test_commands.py::test_a_command_over_its_time_is_ended_on_the_host",
+)
+
+
+@pytest.mark.parametrize("become", [pytest.param(False, marks=_LESS), True])
 def test_a_command_that_hangs_is_ended_under_every_shell(server: LoopbackSshd, user: str, become: bool) -> None:
     seconds = f"{1000 + os.getpid()}.{sorted(SHELLS).index(user)}{become:d}"
     with (

@@ -35,7 +35,10 @@ def test_one_session_is_enough_for_commands_in_turn(tmp_path: Path) -> None:
         assert [command.result().stdout for command in commands] == [b"%d\n" % number for number in range(8)]
 
 
-@pytest.mark.parametrize(("sessions", "shown"), [(1, "1 session"), (2, "2 sessions")])
+_ONE_MORE = pytest.mark.long("tests/integration/ssh/test_sessions.py::test_sessions_that_nobody_gives_back_are_named")
+
+
+@pytest.mark.parametrize(("sessions", "shown"), [(1, "1 session"), pytest.param(2, "2 sessions", marks=_ONE_MORE)])
 def test_sessions_that_nobody_gives_back_are_named(tmp_path: Path, sessions: int, shown: str) -> None:
     with server_with(tmp_path, sessions) as connection:
         lasting = [connection.open_process(["cat"]) for _ in range(sessions)]

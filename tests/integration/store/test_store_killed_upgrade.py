@@ -80,7 +80,12 @@ def _shape(url: str) -> tuple[str, dict[str, list[str]]]:
 Copies = Callable[[], str]
 
 
-@pytest.fixture(params=["sqlite", "postgresql"])
+_ON_POSTGRESQL = pytest.mark.long(
+    "tests/integration/store/test_store_killed_upgrade.py::test_an_upgrade_that_is_killed_anywhere_is_not_begun_or_done"
+)
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgresql", marks=_ON_POSTGRESQL)])
 def copies(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Copies]:
     """Gives the URL of a new copy of a store of this version each time; the one before is gone then."""
     if request.param == "sqlite":

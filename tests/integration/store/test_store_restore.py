@@ -236,6 +236,10 @@ def test_a_key_in_the_backup_is_restored_and_a_missing_one_is_named(url: str, ke
     assert (tmp_path / "elsewhere" / "key").stat().st_mode & 0o777 == 0o600
 
 
+_KILLS = pytest.mark.long(
+    "tests/integration/store/test_store_restore.py::test_a_restore_that_is_killed_leaves_the_old_store_or_the_new_one",
+    "tests/integration/store/test_store_restore.py::test_who_comes_in_the_middle_of_a_restore_waits_or_is_named",
+)
 _RESTORE = """
 import sys, time
 from pathlib import Path
@@ -247,6 +251,7 @@ restore(place, Path(backup), replace=True, keep=Path(keep), dry_run=False)
 """
 
 
+@pytest.mark.parametrize("url", ["sqlite", pytest.param("postgresql", marks=_KILLS)], indirect=True)
 def test_a_restore_that_is_killed_leaves_the_old_store_or_the_new_one(url: str, tmp_path: Path) -> None:
     place = StorePlace(url, time.time, None, KEEPER)
     _backup(place, tmp_path / "backup")

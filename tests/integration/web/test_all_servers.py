@@ -259,11 +259,19 @@ def test_a_slow_body_ends_with_its_time() -> None:
     assert protection.refusals.counts().keys() == {"time"}
 
 
-@pytest.mark.parametrize("name", ["exporter", "pages", "extender"])
+_SAME_THREADS = pytest.mark.long(
+    "tests/integration/web/test_all_servers.py::test_silent_slow_and_many_clients_keep_nobody_waiting",
+    "tests/unit/web/test_connections.py::test_slow_clients_keep_nobody_waiting",
+)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param("exporter", marks=_SAME_THREADS), pytest.param("pages", marks=_SAME_THREADS), "extender"]
+)
 def test_silent_slow_and_many_clients_keep_nobody_waiting(name: str, services: Services, tmp_path: Path) -> None:
     with STARTED[name](services, tmp_path, None) as server, contextlib.ExitStack() as opened:
         begun = (b"", b"G", f"POST {server.path} HTTP/1.1\r\n".encode(), b"\r\n", b"GET / HTTP/1.1\r\nX: ")
-        for number in range(2 * MOST_CONNECTIONS):
+        for number in range(MOST_CONNECTIONS):  # twice as many as one client may have
             one = opened.enter_context(socket.create_connection(("127.0.0.1", server.port), 10))
             with contextlib.suppress(ConnectionError):
                 one.sendall(begun[number % len(begun)])

@@ -18,7 +18,13 @@ WIDER = """[...document.querySelectorAll('.md-content *')]
     .map((one) => one.outerHTML.slice(0, 120))"""
 
 
-@pytest.mark.parametrize("width", [390, 1024, 1440])
+_WIDER = pytest.mark.long(
+    "tests/integration/web/test_site_in_chromium.py::"
+    "test_no_page_is_wider_than_the_screen_and_on_a_phone_no_part_of_it_but_what_a_terminal_shows"
+)
+
+
+@pytest.mark.parametrize("width", [390, pytest.param(1024, marks=_WIDER), pytest.param(1440, marks=_WIDER)])
 def test_no_page_is_wider_than_the_screen_and_on_a_phone_no_part_of_it_but_what_a_terminal_shows(
     browser: Chromium, site: Path, width: int
 ) -> None:

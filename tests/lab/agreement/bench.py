@@ -2,10 +2,12 @@
 """Takes the steps of a case on one host: through the agent's protocol, or at the kernel's own files."""
 
 import errno
+import json
 import re
 import shlex
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Set
+from collections.abc import Callable, Iterator, Sequence, Set
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 from uuid import NAMESPACE_URL, uuid5
@@ -35,19 +37,25 @@ from vgpuctl_lab.simulated.machine.tree import VGPU_CONFIG
 
 EVERY_KIND = frozenset(("vf-profile", "mdev-vf", "mdev", "passthrough", "vf"))
 _PLACE = re.compile(r"\{(\w+)(?::([^}]+))?\}")
-# A write or a read as the kernel takes it, with the errno's name for an answer.
+# Writes and reads as the kernel takes them, with the errno's name for an answer.
 _ON_THE_ADAPTER = """
-import errno, os, sys
-try:
-    if len(sys.argv) > 2:
-        file = os.open(sys.argv[1], os.O_WRONLY)
-        os.write(file, sys.argv[2].encode())
-        print("ok")
-    else:
-        file = os.open(sys.argv[1], os.O_RDONLY)
-        print(os.read(file, 65536).decode().rstrip("\\n"))
-except OSError as error:
-    print(errno.errorcode[error.errno])
+import errno, json, os, sys
+answers = []
+for path, text in json.loads(sys.argv[1]):
+    try:
+        file = os.open(path, os.O_RDONLY if text is None else os.O_WRONLY)
+        try:
+            if text is None:
+                answer = os.read(file, 65536).decode().rstrip("\\n")
+            else:
+                os.write(file, text.encode())
+                answer = "ok"
+        finally:
+            os.close(file)
+    except OSError as error:
+        answer = errno.errorcode[error.errno]
+    answers.append(answer)
+print(json.dumps(answers))
 """
 
 
@@ -61,12 +69,8 @@ class Bench(ABC):
         self.has_nvml = False
 
     @abstractmethod
-    def write(self, path: str, text: str) -> str:
-        """Write to a file of the host: `ok` or an errno's name."""
-
-    @abstractmethod
-    def read(self, path: str) -> str:
-        """Read a file of the host: its text or an errno's name."""
+    def files(self, asked: Sequence[tuple[str, str | None]]) -> list[str]:
+        """Write texts to files of the host and read those without a text, in order: `ok`, a text or an errno's name."""
 
     @abstractmethod
     def reboot(self) -> None:
@@ -99,16 +103,22 @@ class Bench(ABC):
             if step["do"] != "reboot"
         ]
         try:
-            return [self._take(step, before) for step in self._steps(case)], wanted
+            return list(self._answers(case["steps"], before)), wanted
         finally:
             self._tidy(case["steps"], before)
 
-    def _steps(self, case: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        for step in case["steps"]:
-            if step["do"] == "reboot":
-                self.reboot()
-            else:
-                yield step
+    def _answers(self, steps: Sequence[dict[str, Any]], card: Gpu) -> Iterator[Any]:
+        """The answers of the steps in order. Neighbouring steps at files are taken at once: each round trip is slow."""
+        for is_at_files, some in groupby(steps, key=lambda step: step["do"] in ("write", "read")):
+            if is_at_files:
+                filled = [{key: self._fill(value, card) for key, value in step.items()} for step in some]
+                yield from self.files([(_path(one["path"]), one.get("text")) for one in filled])
+                continue
+            for step in some:
+                if step["do"] == "reboot":
+                    self.reboot()
+                else:
+                    yield self._take(step, card)
 
     def summary(self, kind: str) -> dict[str, Any]:
         """The agent's answer about an empty card, without the host's own parts: addresses, groups, models."""
@@ -131,10 +141,6 @@ class Bench(ABC):
     def _take(self, step: dict[str, Any], card: Gpu) -> Any:
         what = step["do"]
         filled = {key: self._fill(value, card) for key, value in step.items()}
-        if what == "write":
-            return self.write(_path(filled["path"]), filled["text"])
-        if what == "read":
-            return self.read(_path(filled["path"]))
         if what == "types":
             now = next(gpu for gpu in self.agent.facts().gpus if gpu.address == card.address)
             # A host without vgpuConfig.xml does not know the names of types that no VF lists now.
@@ -237,16 +243,18 @@ class SimulatedBench(Bench):
         """Restart the simulated host."""
         self.agent = self._restart()
 
-    def write(self, path: str, text: str) -> str:
-        """Write to the simulated machine."""
+    def files(self, asked: Sequence[tuple[str, str | None]]) -> list[str]:
+        """Write to and read from the simulated machine."""
+        return [self._read(path) if text is None else self._write(path, text) for path, text in asked]
+
+    def _write(self, path: str, text: str) -> str:
         try:
             self._adapter.write_text(path, text)
         except OSError as error:
             return errno.errorcode[error.errno or 0]
         return "ok"
 
-    def read(self, path: str) -> str:
-        """Read from the simulated machine."""
+    def _read(self, path: str) -> str:
         try:
             return self._adapter.read(path)
         except Problem as problem:
@@ -272,18 +280,12 @@ class KernelBench(Bench):
         code, _output, errors = self._host.run(remove if text is None else write)
         assert code == 0, errors
 
-    def write(self, path: str, text: str) -> str:
-        """Write in the host."""
-        return self._on_the_adapter(path, text)
-
-    def read(self, path: str) -> str:
-        """Read in the host."""
-        return self._on_the_adapter(path)
-
-    def _on_the_adapter(self, *arguments: str) -> str:
-        code, output, errors = self._host.run(["python3", "-c", _ON_THE_ADAPTER, *arguments])
+    def files(self, asked: Sequence[tuple[str, str | None]]) -> list[str]:
+        """Write and read in the host, in one round trip."""
+        code, output, errors = self._host.run(["python3", "-c", _ON_THE_ADAPTER, json.dumps(asked)])
         assert code == 0, errors
-        return output.removesuffix("\n")
+        answers: list[str] = json.loads(output)
+        return answers
 
 
 def _meaning(word: str, name: str | None, card: Gpu) -> str:

@@ -132,21 +132,19 @@ def _is_repaired(bench: Bench, host: str, folder: lab.LabFolder, kind: str) -> N
     lab.faults.clear(host, folder=folder)  # what has ended by itself is told no more, also where it cannot be asked
 
 
-# VFs without types are waited for 30 s before they are recreated.
-_WAITED_FOR = pytest.mark.long(
-    "tests/agent/test_sriov_repair.py::test_each_sick_state_is_repaired_by_setting_the_vfs_again",
-    "tests/lab/agreement/test_agreement.py::test_sick_vfs_on_a_real_kernel_are_repaired",
-)
-
-
 @pytest.mark.parametrize("kind", ["vfs-on-stub", "pf-unbound"])
 def test_sick_vfs_of_a_simulated_host_are_repaired(kind: str, simulated: Bench) -> None:
     assert isinstance(simulated, SimulatedBench)
     _is_repaired(simulated, "sim-001", simulated.lab_folder, kind)
 
 
+# Setting all VFs twice takes half a minute there, and VFs without types are waited for 30 s before.
+@pytest.mark.long(
+    "tests/agent/test_sriov_repair.py::test_each_sick_state_is_repaired_by_setting_the_vfs_again",
+    "tests/lab/agreement/test_agreement.py::test_sick_vfs_of_a_simulated_host_are_repaired",
+)
 @pytest.mark.kernel_lab
-@pytest.mark.parametrize("kind", ["vfs-on-stub", pytest.param("vfs-unregistered", marks=_WAITED_FOR)])
+@pytest.mark.parametrize("kind", ["vfs-on-stub", "vfs-unregistered"])
 def test_sick_vfs_on_a_real_kernel_are_repaired(kind: str, kernel: Bench, kernel_host: KernelHost) -> None:
     _is_repaired(kernel, kernel_host.name, kernel_host.folder, kind)
 

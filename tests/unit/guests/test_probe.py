@@ -119,15 +119,18 @@ def test_the_number_that_cuda_fails_with_is_told(tmp_path: Path, libcuda: Path) 
 ALL: dict[tuple[int, int], str | None] = dict.fromkeys(permutations(range(3), 2))
 
 
+_LIKE_OTHERS = pytest.mark.long("tests/unit/guests/test_probe.py::test_each_gpu_copies_to_each_other_one")
+
+
 @pytest.mark.parametrize(
     ("gpus", "plays", "copies"),
     [
         ("1", "", {}),
         ("3", "", ALL),
-        ("3", "enabled", ALL),
+        pytest.param("3", "enabled", ALL, marks=_LIKE_OTHERS),
         ("3", "broken", {**ALL, (0, 2): "what was copied arrived changed"}),
-        ("3", "private", dict.fromkeys(ALL, "what was copied arrived changed")),
-        ("3", "no access", {**ALL, (1, 0): "no peer access"}),
+        pytest.param("3", "private", dict.fromkeys(ALL, "what was copied arrived changed"), marks=_LIKE_OTHERS),
+        pytest.param("3", "no access", {**ALL, (1, 0): "no peer access"}, marks=_LIKE_OTHERS),
         ("3", "refused", dict.fromkeys(ALL, "cuCtxEnablePeerAccess answers 217")),
         ("3", "full", {(1, 2): None, (2, 1): None}),
     ],

@@ -171,7 +171,13 @@ def test_filling_a_fleet_accepts_at_least_as_much_at_every_mark(fills: dict[str,
     assert all(ours >= theirs for ours, theirs in zip(fills["shipped"], fills[naive], strict=True)), fills
 
 
-@pytest.mark.parametrize("load", [0.85, 0.95])
+_SLOW = pytest.mark.long(
+    "tests/unit/scheduler/test_accepted_memory.py::test_vms_that_come_and_go_are_accepted_at_least_as_often",
+    "tests/unit/scheduler/test_accepted_memory.py::test_hosts_with_two_models_fill_at_least_as_well",
+)
+
+
+@pytest.mark.parametrize("load", [pytest.param(0.85, marks=_SLOW), 0.95])
 def test_vms_that_come_and_go_are_accepted_at_least_as_often(load: float) -> None:
     accepted = {name: sum(kept_busy(seed, policy, load) for seed in SEEDS) for name, policy in POLICIES.items()}
     assert accepted["shipped"] == max(accepted.values()), accepted
@@ -191,6 +197,7 @@ def test_hosts_with_two_models_fill_at_least_as_well() -> None:
     assert accepted["shipped"] == most, accepted
 
 
+@_SLOW
 def test_hosts_with_two_models_accept_vms_that_come_and_go_at_least_as_often() -> None:
     accepted = {
         name: sum(kept_busy(seed, policy, 0.85, TWO_MODELS_IN_A_HOST, arrivals=700) for seed in range(4))

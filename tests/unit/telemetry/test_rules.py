@@ -25,7 +25,17 @@ def test_promtool_accepts_every_rule() -> None:
     assert sum(map(int, re.findall(r"(\d+) rules found", said))) == len(ALERTS) + len(RECORDINGS)
 
 
-@pytest.mark.parametrize("name", TEST_FILES)
+_SLOW = pytest.mark.long(
+    "tests/unit/telemetry/test_rules.py::test_the_rules_fire_and_clear_as_their_cases_say",
+    "tests/integration/prometheus/test_alerts.py::test_an_alert_fires_and_is_sent",
+    "tests/integration/prometheus/test_alerts.py::test_an_alert_ends_and_that_is_sent",
+)
+_SLOW_FILES = ("vgpuctl-gpus.test.yml", "vgpuctl-shares.test.yml")
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=_SLOW if name in _SLOW_FILES else ()) for name in TEST_FILES]
+)
 def test_the_rules_fire_and_clear_as_their_cases_say(name: str) -> None:
     code, said = promtool("test", "rules", name, folder=SHIPPED / "rule-tests")
     assert code == 0, said

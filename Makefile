@@ -77,7 +77,10 @@ kill-test: ## Kill and interrupt commands at random; nothing may leak, see docs/
 
 test-kill-points: ## Kill the tests' commands after every side effect, not after one of each kind (11 minutes beside a `make test`)
 	@bash scripts/setup test
-	@VGPUCTL_TESTS_ALL_KILL_POINTS=1 bash scripts/test --timeout 3600 -m "not kernel_lab" $$(grep -rlE 'kill_points|paired_points' tests/e2e --include='test_*.py')
+	@for long in "" --long; do \
+		VGPUCTL_TESTS_ALL_KILL_POINTS=1 bash scripts/test $$long --timeout 3600 -m "not kernel_lab" \
+			$$(grep -rlE 'kill_points|paired_points' tests/e2e --include='test_*.py') || exit 1; \
+	done
 
 fail-test: ## Let hosts fail after the side effects of every command; nothing may leak (2 hours)
 	@bash scripts/setup test

@@ -51,25 +51,16 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 _CHECKOUT = Path(__file__).parent.parent
 _KERNEL_HOST_LIMIT_S = 1500
-# The first groups of the workers, in this order. The second emulated host needs what the start of the first one
-# builds, so the two other workers first do the tests of a file each.
-_FIRST = (
-    "kernel host, tests/e2e",
-    "tests/e2e/host/test_failing_hosts.py",
-    "tests/e2e/operate/test_interrupted.py",
-    "kernel host, tests/lab",
-)
+_KERNEL_HOST = "kernel host"
 
 
 @pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups in the same hook
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Long tests run alone or not at all.
 
-    Tests of an emulated host form two groups of pytest-xdist, those of tests/e2e and the others, begun first. All
-    other tests go by file, except where several files share what is slow to set up.
-
-    A worker boots its own emulated host for the groups that it gets. Of the files those that take longest come first,
-    as seconds_of_tests.json has them, so that at the end no worker waits for another one's long file.
+    Tests of the emulated host form one group of pytest-xdist, begun first: a second host would cost another boot. All
+    other tests go by file, except where several files share what is slow to set up. Of the files those that take
+    longest come first, as seconds_of_tests.json has them, so that at the end no worker waits for another one's file.
     """
     is_wanted = bool(config.getoption("--long"))
     of_kind: dict[bool, list[pytest.Item]] = {True: [], False: []}
@@ -78,20 +69,17 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = of_kind[is_wanted]
     config.hook.pytest_deselected(items=of_kind[not is_wanted])
     seconds = recorded(_CHECKOUT)
-    ranks: dict[str, tuple[int, float]] = {}
+    ranks: dict[str, tuple[bool, float]] = {}
     for item in items:
         is_on_host = _is_on_host(item)
         file = item.nodeid.partition("::")[0]
-        folder = "tests/e2e" if file.startswith("tests/e2e/") else "tests/lab"
         # One fleet under monitoring serves all of them, and the syntax trees of one process those that read sources.
         is_monitored = file.startswith("tests/integration/prometheus/")
         of_file = "monitoring" if is_monitored else "sources" if _reads_sources(item.path) else file
-        group = f"kernel host, {folder}" if is_on_host else of_file
+        group = _KERNEL_HOST if is_on_host else of_file
         item.add_marker(pytest.mark.xdist_group(group))
-        if group in _FIRST:
-            ranks[item.nodeid] = _FIRST.index(group), 0
-        else:
-            ranks[item.nodeid] = len(_FIRST), -seconds[file].others if file in seconds else 0
+        known_s = seconds[file].others if file in seconds and not is_on_host else 0
+        ranks[item.nodeid] = not is_on_host, -known_s
         if is_on_host:
             item.add_marker(pytest.mark.kernel_lab)
             # The first of them boots the host; on a busy machine that alone takes minutes.

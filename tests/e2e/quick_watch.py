@@ -4,7 +4,7 @@
 The first pause between two restarts of a VM is RESTART_S.
 
 With VGPUCTL_TESTS_ASK_EVERY_S, so many seconds pass between two of its own questions: what it sees earlier, an event
-of libvirt has told it.
+of libvirt has told it. With VGPUCTL_TESTS_PROVE_S, a VM that was started has so many seconds to have its promises.
 """
 
 import os
@@ -17,6 +17,7 @@ RESTART_S = 2.0
 def main() -> None:
     """Run one command line."""
     from vgpuctl.cli.main import main as run
+    from vgpuctl.usecases.domain import promises
     from vgpuctl.usecases.observed import restarts
     from vgpuctl.usecases.operate import watch_hosts
 
@@ -28,6 +29,8 @@ def main() -> None:
     watch_hosts._PAUSE_S /= FASTER
     if seconds := os.environ.get("VGPUCTL_TESTS_ASK_EVERY_S"):
         watch_hosts.LOOK_S = watch_hosts.READ_S = float(seconds)
+    if seconds := os.environ.get("VGPUCTL_TESTS_PROVE_S"):
+        promises.START_TIMEOUT_S = float(seconds)
     run()
 
 

@@ -192,6 +192,10 @@ def summary(adopted: dict[str, Any]) -> dict[tuple[str, str], tuple[str, list[st
     }
 
 
+@pytest.mark.long(
+    "tests/e2e/host/test_adopt_host.py::test_a_host_is_adopted_as_it_is",
+    "tests/e2e/operate/test_interrupted.py::test_a_run_killed_after_any_side_effect_is_repaired",
+)
 def test_a_killed_adoption_is_finished_by_the_same_command(
     layouts: LayoutFleet, fresh: Callable[[str], Operator]
 ) -> None:

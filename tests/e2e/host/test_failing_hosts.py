@@ -61,7 +61,10 @@ def test_where_no_host_is_left_all_that_failed_are_named(operator: Operator, fle
     assert sorted(line.partition(":")[0] for line in refused["context"]) == ["sim-001", "sim-002"]
 
 
-@pytest.mark.parametrize("kind", ["sshd", "libvirtd", "refuse"])
+_LIBVIRT = pytest.mark.long("tests/e2e/host/test_failing_hosts.py::test_a_vm_goes_to_another_host_when_the_first_fails")
+
+
+@pytest.mark.parametrize("kind", ["sshd", pytest.param("libvirtd", marks=_LIBVIRT), "refuse"])
 def test_a_vm_goes_to_another_host_when_the_first_fails(kind: str, operator: Operator, fleet: lab.LabFolder) -> None:
     first = chosen(operator, *CREATE)
     with failing(fleet, first, kind):
@@ -98,7 +101,15 @@ def test_a_vm_of_the_queue_goes_to_another_host(operator: Operator, fleet: lab.L
     assert operator.json("list-vms")[0]["vm"]["host"] != first
 
 
-@pytest.mark.parametrize("command", [("delete-vm", "--yes"), ("stop-vm", "--hold", "release")])
+_AT_A_STOP = pytest.mark.long(
+    "tests/e2e/host/test_failing_hosts.py::test_a_vgpu_that_the_driver_lets_go_late_is_given_back",
+    "tests/agent/test_changes.py::test_a_driver_that_lets_go_late_is_waited_for",
+)
+
+
+@pytest.mark.parametrize(
+    "command", [("delete-vm", "--yes"), pytest.param(("stop-vm", "--hold", "release"), marks=_AT_A_STOP)]
+)
 def test_a_vgpu_that_the_driver_lets_go_late_is_given_back(
     command: tuple[str, ...], operator: Operator, fleet: lab.LabFolder, fleet_witness: FleetWitness
 ) -> None:

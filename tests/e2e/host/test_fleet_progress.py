@@ -43,7 +43,13 @@ def operator(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Operator]:
         )
 
 
-@pytest.mark.parametrize("command", ["list-hosts", "check-hosts"])
+_SECOND = pytest.mark.long(
+    "tests/e2e/host/test_fleet_progress.py::test_a_file_gets_a_line_with_the_hosts_that_are_awaited",
+    "tests/unit/cli/shown/test_progress.py::test_a_file_gets_a_line_every_five_seconds_and_a_last_one",
+)
+
+
+@pytest.mark.parametrize("command", ["list-hosts", pytest.param("check-hosts", marks=_SECOND)])
 def test_a_file_gets_a_line_with_the_hosts_that_are_awaited(command: str, operator: Operator) -> None:
     with operator.start(command, "-q") as quiet:  # beside the other: both wait for the silent host
         done = operator.run(command)
@@ -53,6 +59,11 @@ def test_a_file_gets_a_line_with_the_hosts_that_are_awaited(command: str, operat
     assert quiet.returncode == done.code and "hosts, 5 s" not in quiet_err, quiet_err
 
 
+@pytest.mark.long(
+    "tests/unit/cli/shown/test_progress.py::"
+    "test_a_terminal_shows_one_line_that_is_erased_before_other_lines_and_at_the_end",
+    "tests/e2e/host/test_fleet_progress.py::test_a_file_gets_a_line_with_the_hosts_that_are_awaited",
+)
 def test_a_terminal_shows_the_line_in_place_and_erases_it(operator: Operator) -> None:
     with on_terminal(operator, "list-hosts") as terminal:
         terminal.wait_for("waiting for silent")

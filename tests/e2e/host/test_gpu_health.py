@@ -44,18 +44,24 @@ def quarantined(operator: Operator) -> dict[str, str | None]:
         return {one.device: one.finding for one in session.restrictions()}
 
 
+_LONG = pytest.mark.long(
+    "tests/e2e/host/test_gpu_health.py::test_each_fault_is_an_event_and_a_quarantine",
+    "tests/unit/sharing/test_health.py::test_each_value_has_its_finding",
+)
+
+
 @pytest.mark.parametrize(
     ("fault", "value", "card", "finding"),
     [
         ("fallen", None, CARD, "off-the-bus"),
         ("xid", 95, CARD, "xid-reset-gpu"),
-        ("xid", 119, CARD, "xid-reset-gpu"),
-        ("ecc", 2, CARD, "ecc-uncorrected"),
-        ("row-remap-pending", None, CARD, "row-remap-pending"),
-        ("row-remap-failed", None, CARD, "row-remap-failed"),
+        pytest.param("xid", 119, CARD, "xid-reset-gpu", marks=_LONG),
+        pytest.param("ecc", 2, CARD, "ecc-uncorrected", marks=_LONG),
+        pytest.param("row-remap-pending", None, CARD, "row-remap-pending", marks=_LONG),
+        pytest.param("row-remap-failed", None, CARD, "row-remap-failed", marks=_LONG),
         ("pages-retired", 2, OLD_CARD, "page-retirement-pending"),
-        ("bar-unassigned", None, CARD, "bar-unassigned"),
-        ("vbios-changed", None, CARD, "vbios-changed"),
+        pytest.param("bar-unassigned", None, CARD, "bar-unassigned", marks=_LONG),
+        pytest.param("vbios-changed", None, CARD, "vbios-changed", marks=_LONG),
     ],
 )
 def test_each_fault_is_an_event_and_a_quarantine(

@@ -73,12 +73,16 @@ def test_the_place_of_each_gpu_is_the_kernels(facts: dict[str, Any], witness: Wi
     assert {near for row in nearness.values() for near in row.values()} == {"same", "root"}
 
 
+@pytest.mark.long("tests/e2e/host/test_observed_states.py::test_a_reading_writes_nothing_to_the_hosts")
 def test_a_second_reading_writes_nothing_to_the_host(operator: Operator, witness: Witness) -> None:
     before = witness.state()
     operator.does("list-gpus", "--refresh")
     assert witness.state() == before
 
 
+@pytest.mark.long(
+    "tests/e2e/host/test_prepare_hosts.py::test_each_host_is_told_what_it_lacks_in_its_own_distributions_words",
+)
 def test_prepare_sees_by_plain_sh_what_a_real_kernel_shows(operator: Operator) -> None:
     done = operator.run("check-hosts", "--prepare", "--json")
     (host,) = json.loads(done.out)

@@ -27,7 +27,7 @@ def healed(operator: Operator, fleet: lab.LabFolder) -> Iterator[None]:
     lab.faults.clear(SHARED, folder=fleet)
     operator.delete_all_vms()
     operator.json("repair")
-    operator.does("list-gpus", "--refresh")
+    operator.does("list-gpus", "--refresh", "--limit", SHARED)
 
 
 def create(operator: Operator, name: str, gpu: str, host: str) -> None:
@@ -45,7 +45,19 @@ def states(operator: Operator, host: str, *more: str) -> dict[str, list[int]]:
     return found
 
 
-@pytest.mark.parametrize(("host", "gpu"), [(SHARED, "passthrough:H100*2"), (VGPU, "H100XM-80C*2")])
+_VGPUS = pytest.mark.long(
+    "tests/e2e/host/test_list_partitions.py::"
+    "test_a_partition_is_its_vms_while_it_runs_and_blocks_those_that_share_a_gpu"
+)
+_STARTING = pytest.mark.long(
+    "tests/e2e/host/test_list_partitions.py::test_a_fabric_manager_that_tells_none_is_an_error_and_others_are_listed",
+    "tests/agent/test_fabric_manager.py::test_facts_say_why_partitions_are_not_known",
+)
+
+
+@pytest.mark.parametrize(
+    ("host", "gpu"), [(SHARED, "passthrough:H100*2"), pytest.param(VGPU, "H100XM-80C*2", marks=_VGPUS)]
+)
 def test_a_partition_is_its_vms_while_it_runs_and_blocks_those_that_share_a_gpu(
     operator: Operator, host: str, gpu: str
 ) -> None:
@@ -74,6 +86,11 @@ def test_a_partition_is_its_vms_while_it_runs_and_blocks_those_that_share_a_gpu(
     assert states(operator, host) == {"free": list(range(15))}
 
 
+@pytest.mark.long(
+    "tests/unit/scheduler/test_partition_states.py::test_lost_links_are_told_by_module_and_card",
+    "tests/unit/scheduler/test_partition_states.py::"
+    "test_a_partition_is_what_fabric_manager_and_the_leases_say_together",
+)
 def test_lost_links_foreign_activations_and_closed_gpus_are_told(operator: Operator, fleet: lab.LabFolder) -> None:
     lab.faults.begin(SHARED, "nvlink-failed", 3, folder=fleet)
     with FabricManager(SimulatedHost(str(simulated_folder(fleet).host(SHARED)))) as manager:
@@ -95,7 +112,11 @@ def test_lost_links_foreign_activations_and_closed_gpus_are_told(operator: Opera
 
 
 @pytest.mark.parametrize(
-    ("fault", "said"), [("fabric-dead", "is silent: connecting"), ("fabric-starting", "is starting: listing")]
+    ("fault", "said"),
+    [
+        ("fabric-dead", "is silent: connecting"),
+        pytest.param("fabric-starting", "is starting: listing", marks=_STARTING),
+    ],
 )
 def test_a_fabric_manager_that_tells_none_is_an_error_and_others_are_listed(
     operator: Operator, fleet: lab.LabFolder, fault: str, said: str
@@ -117,6 +138,11 @@ def test_hosts_without_partitions_are_told_with_the_reason(operator: Operator) -
     assert "nowhere" in str(refused)
 
 
+@pytest.mark.long(
+    "tests/e2e/host/test_fabric.py::test_inspect_host_tells_partitions_and_why_they_are_not_known",
+    "tests/unit/scheduler/test_partition_states.py::test_the_fabric_of_a_host_is_told",
+    "tests/unit/scheduler/test_partition_states.py::test_lost_links_are_told_by_module_and_card",
+)
 def test_inspect_host_tells_the_fabric_of_each_mode(operator: Operator, fleet: lab.LabFolder) -> None:
     create(operator, "web", "passthrough:H100*8", SHARED)
     lab.faults.begin(SHARED, "nvlink-failed", 3, folder=fleet)

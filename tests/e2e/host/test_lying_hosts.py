@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host whose agent lies: nothing is promised on its word that libvirt or a second look does not confirm."""
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 import vgpuctl_lab as lab
 from tests.e2e.lying_agent import write_program
+from tests.e2e.operate.test_watched_hosts import QUICK
 from tests.e2e.operator import Operator
 from tests.e2e.witness import FleetWitness
 from tests.lab.simulated_fixtures import machine
@@ -88,7 +90,10 @@ def test_a_device_that_was_said_to_be_freed_and_is_not_is_found_again(
 
 def test_a_vm_whose_share_nobody_holds_is_not_called_running(operator: Operator, lie: Path) -> None:
     lie.write_text("free")
-    refused = operator.is_refused(*CREATE, "--host", LIAR)
+    impatient = replace(operator, variables={**operator.variables, "VGPUCTL_TESTS_PROVE_S": "2"})
+    done = impatient.run(*CREATE, "--host", LIAR, "--json", program=QUICK)
+    (said,) = [line for line in done.err.splitlines() if line.startswith('{"error"')]
+    refused = json.loads(said)["error"]
     assert "does not have what it was promised" in refused["message"], refused
     assert "held by nobody" in refused["context"][0], refused
 

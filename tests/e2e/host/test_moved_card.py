@@ -53,6 +53,9 @@ def stopped(operator: Operator, name: str, gpu: str) -> None:
     operator.does("stop-vm", name, *ACME, "--timeout", "0")
 
 
+@pytest.mark.long(
+    "tests/e2e/host/test_moved_card.py::test_a_card_that_sickens_in_the_slot_of_one_in_quarantine_is_in_quarantine_too",
+)
 def test_a_quarantine_goes_with_its_card(operator: Operator) -> None:
     operator.does("quarantine-gpu", HOST, OLD, "--reason", "it smells")
     move(operator, {OLD: WHOLE, WHOLE: OLD})
@@ -116,6 +119,10 @@ def test_a_vm_gets_no_other_card_that_is_in_its_slot_now(operator: Operator) -> 
     operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
 
 
+@pytest.mark.long(
+    "tests/e2e/host/test_moved_card.py::test_a_share_whose_card_is_in_another_slot_is_lost_and_the_vm_is_placed_anew",
+    "tests/e2e/operate/test_restart_policy.py::test_what_cannot_come_back_is_an_event_with_the_reason",
+)
 def test_the_controller_tells_of_a_share_whose_card_is_in_another_slot(operator: Operator) -> None:
     stopped(operator, "web", "A40-8Q")
     with controller(operator):

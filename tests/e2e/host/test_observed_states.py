@@ -14,6 +14,7 @@ import pytest
 import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
+from tests.e2e.witness import FleetWitness
 from vgpuctl_lab.simulated.layout import simulated_folder
 
 ACME = ("--tenant", "acme")
@@ -56,7 +57,19 @@ def test_a_vm_s_state_is_what_was_observed_with_its_age(operator: Operator) -> N
     assert again["observed_at"] > listed["observed_at"]
 
 
-@pytest.mark.parametrize("kind", ["sshd", "libvirtd"])
+def test_a_reading_writes_nothing_to_the_hosts(operator: Operator, fleet_witness: FleetWitness) -> None:
+    before = fleet_witness.state()
+    operator.does("list-gpus", "--refresh")
+    assert fleet_witness.state() == before
+
+
+_LIBVIRT_ALONE = pytest.mark.long(
+    "tests/e2e/host/test_observed_states.py::test_what_could_not_be_asked_is_unknown_and_never_absent",
+    "tests/e2e/host/test_observed_states.py::test_a_dead_libvirtd_is_shown_of_hosts_and_gpus",
+)
+
+
+@pytest.mark.parametrize("kind", ["sshd", pytest.param("libvirtd", marks=_LIBVIRT_ALONE)])
 def test_what_could_not_be_asked_is_unknown_and_never_absent(
     kind: str, operator: Operator, fleet: lab.LabFolder
 ) -> None:
@@ -138,10 +151,13 @@ def test_hosts_are_shown_with_the_age_of_their_last_answer(operator: Operator, f
 
     operator.does("list-hosts")
     with failing(fleet, "sshd"):
-        assert " ok " in row("--cached") and "up, " in row("--cached"), "no host is contacted"
-        assert "host-unreachable" in row() and "unknown since " in row()
-        assert "unreachable" in row("--cached") and "unknown since " in row("--cached")
-        assert "GiB" in row("--cached"), "the last facts stay"
+        cached = row("--cached")
+        assert " ok " in cached and "up, " in cached, "no host is contacted"
+        asked = row()
+        assert "host-unreachable" in asked and "unknown since " in asked
+        cached = row("--cached")
+        assert "unreachable" in cached and "unknown since " in cached
+        assert "GiB" in cached, "the last facts stay"
     assert "unreachable" in row("--cached")
     assert re.search(r" ok +up, \d+s ago ", row())
     assert operator.json("list-hosts", "--cached", "--limit", HOST)[0]["observed"]["state"] == "up"

@@ -189,6 +189,11 @@ def test_batches_end_with_the_failures_that_are_allowed(layouts: LayoutFleet) ->
     assert refused["exit_code"] == 2
 
 
+@pytest.mark.long(
+    "tests/agent/test_sriov_repair.py::test_each_sick_state_is_repaired_by_setting_the_vfs_again",
+    "tests/unit/planner/doctor/test_checks.py::test_each_sick_state_of_sriov_is_named_with_its_remedy",
+    "tests/e2e/layout/test_apply_hosts.py::test_every_host_reaches_its_layout_and_the_second_run_writes_nothing",
+)
 def test_sick_vfs_are_named_and_repaired_without_an_operator(layouts: LayoutFleet) -> None:
     """The number of VFs is right all the time."""
     layouts.declare(sim_002=EQUAL)
@@ -270,7 +275,7 @@ def test_a_vm_that_could_not_come_back_is_a_refusal_before_anything_stops(layout
     operator.does("create-vm", "web-2", "--tenant", "acme", "--gpu", "A40-8Q", "--limit", "sim-001")
     held = layouts.states()
     layouts.declare(sim_001=OFF)
-    for options in (("--check",), ("--check", "--disrupt"), ("--disrupt",), ("--disrupt", "--undo")):
+    for options in (("--check", "--disrupt"), ("--disrupt", "--undo")):
         done = operator.run("apply-hosts", "--limit", "sim-001", *options)
         assert done.code == 4 and "changed=0" in done.out and "failed=1" in done.out
         assert "acme/web-2 could not start again in the new layout" in done.out
@@ -309,6 +314,7 @@ def test_a_host_with_a_failed_line_never_ends_with_0(layouts: LayoutFleet) -> No
     assert "start VM web-3 of acme again" in operator.run("apply-hosts", "--limit", "sim-001", "--check").out
 
 
+@pytest.mark.long("tests/e2e/layout/test_after_reboot.py::test_a_restore_that_is_gone_or_damaged_is_a_difference")
 def test_the_plan_has_the_files_that_a_run_installs(layouts: LayoutFleet) -> None:
     layouts.declare(sim_004={"gpus": [{"match": {"board": "T4"}, "kind": "vgpu"}]})
     out = layouts.operator.does("plan-hosts", "--limit", "sim-004").out
@@ -350,6 +356,10 @@ def test_a_foreign_vgpu_is_never_disturbed(layouts: LayoutFleet) -> None:
     assert layouts.states() == held
 
 
+@pytest.mark.long(
+    "tests/e2e/layout/test_apply_hosts.py::test_the_gpu_of_an_idle_share_that_is_deleted_must_prove_healthy",
+    "tests/unit/planner/layout/test_every_way.py::test_every_layout_leads_to_every_other_and_the_undo_leads_back",
+)
 def test_shares_of_a_layout_go_when_the_layout_changes(layouts: LayoutFleet) -> None:
     layouts.declare(sim_001=WITH_SHARES, sim_003=WITH_SHARES)
     layouts.operator.does("apply-hosts")

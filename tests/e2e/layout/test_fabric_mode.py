@@ -86,6 +86,10 @@ def test_a_mode_is_written_and_read_with_leave_and_the_second_run_does_nothing(l
         assert (again["changed"], again["failed"], again["writes"]) == (0, 0, 0)
 
 
+@pytest.mark.long(
+    "tests/unit/planner/layout/test_plan_fabric.py::test_nothing_is_written_under_a_vm_or_an_active_partition",
+    "tests/agent/test_changes_fabric_mode.py::test_it_is_not_restarted_under_a_vm_nor_under_an_active_partition",
+)
 def test_nothing_changes_while_a_partition_is_active(layouts: LayoutFleet) -> None:
     layouts.declare(sim_001=SHARED)
     ran(layouts, 0, "--disrupt")
@@ -102,6 +106,10 @@ def test_nothing_changes_while_a_partition_is_active(layouts: LayoutFleet) -> No
     assert ran(layouts, 0, "--disrupt")["changed"] > 0
 
 
+@pytest.mark.long(
+    "tests/agent/test_changes_fabric_mode.py::test_the_boot_brings_a_mode_back_that_an_update_has_overwritten",
+    "tests/unit/planner/layout/test_plan_fabric.py::test_a_boot_takes_the_same_steps",
+)
 def test_a_boot_brings_the_mode_back_and_is_checked(layouts: LayoutFleet) -> None:
     layouts.declare(sim_001=SHARED)
     ran(layouts, 0, "--disrupt")
@@ -128,7 +136,19 @@ def test_an_unknown_mode_is_refused_with_its_place(layouts: LayoutFleet) -> None
     assert "bare, shared, vgpu" in done.err
 
 
-@pytest.mark.parametrize("which", ["kill", "reboot:apply/1", "reboot:apply/2"])
+_OTHER_ENDS = pytest.mark.long(
+    "tests/e2e/layout/test_fabric_mode.py::test_a_run_that_ends_halfway_is_finished_by_the_next"
+)
+
+
+@pytest.mark.parametrize(
+    "which",
+    [
+        pytest.param("kill", marks=_OTHER_ENDS),
+        "reboot:apply/1",
+        pytest.param("reboot:apply/2", marks=_OTHER_ENDS),
+    ],
+)
 def test_a_run_that_ends_halfway_is_finished_by_the_next(layouts: LayoutFleet, which: str) -> None:
     layouts.declare(sim_001=BARE)
     ran(layouts, 0, "--disrupt")
@@ -148,6 +168,10 @@ def test_a_run_that_ends_halfway_is_finished_by_the_next(layouts: LayoutFleet, w
     assert not planned(layouts)["differences"]
 
 
+@pytest.mark.long(
+    "tests/unit/planner/doctor/test_fabric_checks.py::test_one_thing_is_told_of_fabric_manager",
+    "tests/e2e/layout/test_fabric_mode.py::test_a_mode_is_written_and_read_with_leave_and_the_second_run_does_nothing",
+)
 def test_faults_of_fabric_manager_are_findings_and_missing_packages_are_named(layouts: LayoutFleet) -> None:
     layouts.declare(sim_001=SHARED)
     ran(layouts, 0, "--disrupt")

@@ -99,6 +99,12 @@ def run(layouts: LayoutFleet, *arguments: str) -> dict[str, Any]:
     return {one["host"]: one for one in (found["hosts"] if isinstance(found, dict) else found)}
 
 
+@pytest.mark.long(
+    "tests/unit/planner/layout/test_select_steps.py::"
+    "test_a_gpu_that_a_program_has_open_waits_unless_services_are_stopped_for_it",
+    "tests/e2e/layout/test_layout_kinds.py::"
+    "test_a_switch_of_mig_that_may_end_in_a_reset_waits_for_leave_in_check_and_run",
+)
 def test_a_gpu_that_a_program_has_open_is_refused_before_anything_is_changed(layouts: LayoutFleet) -> None:
     machine = layouts.machine("sim-003")
     with machine.change() as state:

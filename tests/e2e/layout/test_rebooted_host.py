@@ -23,7 +23,13 @@ def _share_of(operator: Operator, name: str) -> Any:
     return operator.json("show-vm", name, *ACME)
 
 
-@pytest.mark.parametrize("name", VMS)
+_ON_MDEVS = pytest.mark.long(
+    "tests/e2e/layout/test_rebooted_host.py::test_a_lost_share_is_seen_comes_back_with_the_vm_and_goes_with_it",
+    "tests/e2e/operate/test_lost_shares.py::test_a_power_cut_is_told_and_repaired_with_the_same_devices",
+)
+
+
+@pytest.mark.parametrize("name", ["on-profiles", pytest.param("on-mdevs", marks=_ON_MDEVS)])
 def test_a_lost_share_is_seen_comes_back_with_the_vm_and_goes_with_it(
     name: str, operator: Operator, fleet: lab.LabFolder
 ) -> None:

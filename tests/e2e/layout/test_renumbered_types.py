@@ -125,6 +125,10 @@ def test_the_unit_makes_every_share_again_by_the_name_of_its_type(layouts: Layou
 
 
 @pytest.mark.parametrize("command", ["repair", "start-vm"])
+@pytest.mark.long(
+    "tests/e2e/layout/test_renumbered_types.py::test_a_share_of_another_type_is_never_held_or_healthy",
+    "tests/unit/sharing/test_type_names.py::test_a_share_is_built_with_the_id_of_now",
+)
 def test_without_the_unit_the_next_command_makes_it_by_its_name(command: str, layouts: LayoutFleet) -> None:
     operator = layouts.operator
     shutil.rmtree(layouts.machine(HOST).root / "etc/vgpuctl")
@@ -166,6 +170,10 @@ def test_a_share_of_another_type_is_never_held_or_healthy(layouts: LayoutFleet) 
     assert findings(layouts, "vgpu-type")[1] == []
 
 
+@pytest.mark.long(
+    "tests/e2e/layout/test_renumbered_types.py::test_a_share_of_another_type_is_never_held_or_healthy",
+    "tests/unit/planner/doctor/test_checks.py::test_a_share_is_compared_with_its_promise_by_the_name_of_its_type",
+)
 def test_a_guest_that_runs_on_another_type_is_found(layouts: LayoutFleet) -> None:
     """An earlier vgpuctl started it; QEMU holds the device, and it is not what was promised."""
     operator, machine = layouts.operator, layouts.machine(HOST)
@@ -180,6 +188,10 @@ def test_a_guest_that_runs_on_another_type_is_found(layouts: LayoutFleet) -> Non
     assert all(share["state"] == "lost" for one in listed for share in one["shares"])
 
 
+@pytest.mark.long(
+    "tests/e2e/layout/test_renumbered_types.py::test_a_share_of_another_type_is_never_held_or_healthy",
+    "tests/unit/planner/doctor/test_checks.py::test_a_list_of_shares_at_boot_without_names_is_a_warning",
+)
 def test_a_list_without_names_is_told_and_written_again(layouts: LayoutFleet) -> None:
     without_names(layouts)
     code, (found,) = findings(layouts, "boot-contract")
@@ -191,6 +203,11 @@ def test_a_list_without_names_is_told_and_written_again(layouts: LayoutFleet) ->
     assert findings(layouts, "boot-contract") == (0, [])
 
 
+@pytest.mark.long(
+    "tests/unit/sharing/test_type_names.py::test_a_type_that_is_gone_is_named_with_its_former_id",
+    "tests/unit/planner/doctor/test_checks.py::test_a_share_is_compared_with_its_promise_by_the_name_of_its_type",
+    "tests/e2e/layout/test_renumbered_types.py::test_a_share_of_another_type_is_never_held_or_healthy",
+)
 def test_a_type_that_the_driver_no_longer_has_is_refused_by_name_and_id(layouts: LayoutFleet) -> None:
     operator = layouts.operator
     update(layouts, **{"A40-24Q": None, "A40-12Q": 565, "T4-4Q": None, "T4-8Q": 232, "A100-3-20C": None})
@@ -247,6 +264,11 @@ def test_a_vm_is_created_by_the_name_where_the_store_knows_the_ids_of_before(pai
     assert lease["share"]["type_id"] == "563"
 
 
+@pytest.mark.long(
+    "tests/e2e/layout/test_renumbered_types.py::"
+    "test_a_vm_is_created_by_the_name_where_the_store_knows_the_ids_of_before",
+    "tests/unit/sharing/test_type_names.py::test_a_share_is_built_with_the_id_of_now",
+)
 def test_a_vm_moves_between_hosts_that_number_in_two_ways(pair: LayoutFleet) -> None:
     operator = pair.operator
     operator.does("cordon-host", OTHER, "--reason", "the test wants the first")
@@ -261,6 +283,11 @@ def test_a_vm_moves_between_hosts_that_number_in_two_ways(pair: LayoutFleet) -> 
     assert (type_on(pair, HOST), type_on(pair, OTHER)) == ("A40-24Q", None)
 
 
+@pytest.mark.long(
+    "tests/e2e/layout/test_renumbered_types.py::"
+    "test_a_vm_is_created_by_the_name_where_the_store_knows_the_ids_of_before",
+    "tests/unit/sharing/test_type_names.py::test_a_share_is_built_with_the_id_of_now",
+)
 def test_a_gpu_that_is_promised_for_the_next_start_is_of_the_name(pair: LayoutFleet) -> None:
     operator = pair.operator
     operator.does("create-vm", "web", *ACME, "--gpu", "A40-24Q", *SIZE, "--host", HOST)
@@ -273,6 +300,11 @@ def test_a_gpu_that_is_promised_for_the_next_start_is_of_the_name(pair: LayoutFl
     assert [one.full_name for one in found if one is not None] == ["NVIDIA A40-24Q"] * 2
 
 
+@pytest.mark.long(
+    "tests/e2e/layout/test_renumbered_types.py::"
+    "test_a_vm_is_created_by_the_name_where_the_store_knows_the_ids_of_before",
+    "tests/unit/sharing/test_type_names.py::test_a_share_is_built_with_the_id_of_now",
+)
 def test_a_reserved_share_is_given_by_its_name(pair: LayoutFleet) -> None:
     operator = pair.operator
     operator.does("cordon-host", OTHER, "--reason", "the test wants the first")
@@ -283,6 +315,10 @@ def test_a_reserved_share_is_given_by_its_name(pair: LayoutFleet) -> None:
     assert type_on(pair, HOST) == "A40-24Q"
 
 
+@pytest.mark.long(
+    "tests/e2e/layout/test_renumbered_types.py::test_the_unit_makes_every_share_again_by_the_name_of_its_type",
+    "tests/unit/sharing/test_type_names.py::test_a_device_of_the_recorded_id_and_another_name_is_not_the_vms",
+)
 def test_idle_shares_of_a_layout_are_its_types_by_name(pair: LayoutFleet) -> None:
     """The unit makes them by name; `apply-hosts` replaces those that were made from a list of ids."""
     operator, layout = pair.operator, {"gpus": [{**VGPU_LAYOUT, "shares": {"A40-24Q": 2}}]}
@@ -302,6 +338,10 @@ def test_idle_shares_of_a_layout_are_its_types_by_name(pair: LayoutFleet) -> Non
     assert operator.json("apply-hosts", "--limit", HOST)["hosts"][0]["changed"] == 0
 
 
+@pytest.mark.long(
+    "tests/unit/sharing/test_type_names.py::test_a_device_of_the_recorded_id_and_another_name_is_not_the_vms",
+    "tests/e2e/host/test_adopt_host.py::test_a_host_is_adopted_as_it_is",
+)
 def test_an_adopted_vgpu_is_what_the_driver_says_it_is(pair: LayoutFleet) -> None:
     operator = pair.operator
     update_behind_the_cache(pair)

@@ -6,6 +6,8 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 import vgpuctl_lab as lab
 from tests.e2e.libvirt_of import libvirt_of
 from tests.e2e.operator import Operator
@@ -58,6 +60,10 @@ def test_a_full_disk_of_a_host_is_named_and_leaves_nothing(
     assert fleet_witness.state() == before
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_watched_hosts.py::test_a_host_that_hangs_delays_no_other",
+    "tests/integration/ssh/test_fleet.py::test_no_more_than_forks_run_at_once",
+)
 def test_one_host_that_hangs_delays_the_others_by_nothing(operator: Operator, fleet: lab.LabFolder) -> None:
     with failing(fleet, "network"):
         began_at = time.time()

@@ -59,7 +59,13 @@ def test_a_hosts_clock_that_jumps_ahead_and_back_changes_nothing(operator: Opera
     assert operator.json("repair") == []
 
 
-@pytest.mark.parametrize("jump_s", [-DAY_S, DAY_S], ids=["back", "ahead"])
+_AHEAD = pytest.mark.long(
+    "tests/e2e/operate/test_clock_jumps.py::test_the_operators_clock_that_jumps_keeps_store_and_hosts_true",
+    "tests/e2e/operate/test_clock_jumps.py::test_a_vm_with_an_end_is_ended_by_the_clock_and_not_before",
+)
+
+
+@pytest.mark.parametrize("jump_s", [pytest.param(-DAY_S, id="back"), pytest.param(DAY_S, id="ahead", marks=_AHEAD)])
 def test_the_operators_clock_that_jumps_keeps_store_and_hosts_true(jump_s: float, operator: Operator) -> None:
     now = time.time()
     with open_store(operator.database) as store:

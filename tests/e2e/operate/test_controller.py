@@ -21,12 +21,15 @@ __all__ = ["nothing_is_left", "operator"]
 TEMPLATES = Path(__file__).parents[3] / "templates"
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+_ON_POSTGRESQL = pytest.mark.long("tests/e2e/operate/test_controller.py::test_a_controller_killed_midway_loses_nothing")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", pytest.param("postgresql", marks=_ON_POSTGRESQL)])
 def test_a_controller_killed_midway_loses_nothing(
     kind: str, operator: Operator, fleet_witness: FleetWitness, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     if kind == "sqlite":
-        _kill_midway(replace(operator, database=f"sqlite:///{tmp_path}/store.db"), fleet_witness, ("3", "start"))
+        _kill_midway(replace(operator, database=f"sqlite:///{tmp_path}/store.db"), fleet_witness, ("3",))
         return
     postgres: LocalPostgres = request.getfixturevalue("postgres")
     with postgres.create_database() as database:

@@ -22,6 +22,10 @@ FLEET = (1, "a40+t4+rtx-3090")
 CARD = ("--gpu", "passthrough:nvidia-geforce-rtx-3090")
 STOP = ("--timeout", "0")
 POOL = ("--cluster", "k", "--min", "1", "--max", "2", "--role", "slurm")
+_LONG = pytest.mark.long(
+    "tests/unit/cli/frame/test_dry_run.py::test_a_dry_run_is_the_run_or_has_a_reason_for_code_of_its_own",
+    "tests/e2e/operate/test_dry_runs_end_as_runs.py::test_attach_gpu",
+)
 
 
 @pytest.fixture(autouse=True)
@@ -48,7 +52,7 @@ def _agree(operator: Operator, code: int, *command: str) -> None:
     assert done[0] == code, (command, done)
 
 
-@pytest.mark.parametrize("state", ["running", "kept", "released"])
+@pytest.mark.parametrize("state", ["running", pytest.param("kept", marks=_LONG), pytest.param("released", marks=_LONG)])
 def test_attach_gpu(operator: Operator, state: str) -> None:
     operator.does("create-vm", "acme/web", *SIZE, "--gpu", "A40-8Q")
     if state != "running":
@@ -71,7 +75,10 @@ def test_attach_gpu(operator: Operator, state: str) -> None:
         assert (tried, done[0]) == (done, code if state != "released" or code == 2 else 0), (limit, what)
 
 
-@pytest.mark.parametrize(("options", "code"), [((), 5), (("--no-start",), 0), (("--preempt",), 5)])
+@pytest.mark.parametrize(
+    ("options", "code"),
+    [((), 5), pytest.param(("--no-start",), 0, marks=_LONG), pytest.param(("--preempt",), 5, marks=_LONG)],
+)
 def test_restore_vm_whose_place_is_taken(operator: Operator, options: Sequence[str], code: int) -> None:
     operator.does("create-vm", "acme/web", *SIZE, *CARD)
     operator.does("delete-vm", "acme/web", "--yes", *STOP, "--keep-disk=1h")
@@ -81,6 +88,11 @@ def test_restore_vm_whose_place_is_taken(operator: Operator, options: Sequence[s
 
 
 @pytest.mark.parametrize(("limit", "code"), [("cards=0", 9), ("vms=0", 9), ("cards=1", 0)])
+@pytest.mark.long(
+    "tests/e2e/operate/test_dry_runs_end_as_runs.py::test_restore_vm_whose_place_is_taken",
+    "tests/e2e/operate/test_dry_runs_end_as_runs.py::test_attach_gpu",
+    "tests/unit/cli/frame/test_dry_run.py::test_a_dry_run_is_the_run_or_has_a_reason_for_code_of_its_own",
+)
 def test_restore_vm_under_a_quota(operator: Operator, limit: str, code: int) -> None:
     operator.does("create-vm", "acme/web", *SIZE, *CARD)
     operator.does("delete-vm", "acme/web", "--yes", *STOP, "--keep-disk=1h")
@@ -91,6 +103,10 @@ def test_restore_vm_under_a_quota(operator: Operator, limit: str, code: int) -> 
         operator.does("set-quota", "acme", f"{limit.partition('=')[0]}=none")
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_dry_runs_end_as_runs.py::test_restore_vm_whose_place_is_taken",
+    "tests/e2e/operate/test_dry_runs_end_as_runs.py::test_start_vms_of_which_the_second_needs_what_the_first_takes",
+)
 def test_restore_vm_preempts_in_the_dry_run_too(operator: Operator) -> None:
     operator.does("create-vm", "acme/web", *SIZE, *CARD, "--priority", "900")
     operator.does("delete-vm", "acme/web", "--yes", *STOP, "--keep-disk=1h")
@@ -101,7 +117,9 @@ def test_restore_vm_preempts_in_the_dry_run_too(operator: Operator) -> None:
     assert operator.json("show-vm", "acme/low")["vm"]["state"] == "stopped"
 
 
-@pytest.mark.parametrize("more", [(), ("--preempt", "--grace", "0", "--shutdown-timeout", "0")])
+@pytest.mark.parametrize(
+    "more", [pytest.param((), marks=_LONG), ("--preempt", "--grace", "0", "--shutdown-timeout", "0")]
+)
 def test_start_vms_of_which_the_second_needs_what_the_first_takes(operator: Operator, more: Sequence[str]) -> None:
     for name in ("one", "two"):
         operator.does("create-vm", f"acme/{name}", *SIZE, *CARD, "--priority", "900")
@@ -119,6 +137,9 @@ def test_detach_gpu_of_a_vm_that_waits_and_of_one_that_is_off(operator: Operator
     _agree(operator, 6, "detach-gpu", "acme/web", "1")
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_dry_runs_end_as_runs.py::test_detach_gpu_of_a_vm_that_waits_and_of_one_that_is_off",
+)
 def test_a_dry_run_of_detach_gpu_frees_no_share(operator: Operator) -> None:
     operator.does("create-vm", "acme/web", *SIZE, *CARD)
     operator.does("stop-vm", "acme/web", *STOP)
@@ -127,6 +148,10 @@ def test_a_dry_run_of_detach_gpu_frees_no_share(operator: Operator) -> None:
     assert operator.json("show-vm", "acme/web")["leases"] == before
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_dry_runs_end_as_runs.py::test_delete_vm",
+    "tests/unit/cli/frame/test_dry_run.py::test_a_dry_run_is_the_run_or_has_a_reason_for_code_of_its_own",
+)
 def test_networks(operator: Operator) -> None:
     make = ("create-network", "-t", "acme")
     _agree(operator, 0, *make, "lan", "--cidr", "10.7.0.0/24")
@@ -139,6 +164,10 @@ def test_networks(operator: Operator) -> None:
     _agree(operator, 6, "delete-network", "-t", "acme", "lan", "--yes")
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_dry_runs_end_as_runs.py::test_delete_vm",
+    "tests/unit/cli/frame/test_dry_run.py::test_a_dry_run_is_the_run_or_has_a_reason_for_code_of_its_own",
+)
 def test_disks(operator: Operator) -> None:
     operator.does("create-vm", "acme/web", *SIZE, "--data-disk", "data,size=32MiB,keep")
     _agree(operator, 6, "delete-disk", "acme/data", "--yes")
@@ -157,7 +186,7 @@ def test_delete_vm(operator: Operator) -> None:
     _agree(operator, 0, "delete-vm", "acme/web*", "--yes", *STOP)
 
 
-@pytest.mark.parametrize("fault", ["libvirtd", "sshd"])
+@pytest.mark.parametrize("fault", [pytest.param("libvirtd", marks=_LONG), "sshd"])
 def test_a_host_or_a_libvirt_that_does_not_answer(operator: Operator, fleet: lab.LabFolder, fault: str) -> None:
     at = ("--host", "sim-001")
     operator.does("create-tenant", "gone")
@@ -214,6 +243,10 @@ def test_set_quota(operator: Operator, arguments: Sequence[str], code: int) -> N
     _agree(operator, code, "set-quota", "acme", *arguments)
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_dry_runs_end_as_runs.py::test_delete_vm",
+    "tests/unit/cli/frame/test_dry_run.py::test_a_dry_run_is_the_run_or_has_a_reason_for_code_of_its_own",
+)
 def test_node_pools(operator: Operator) -> None:
     make = ("create-node-pool", "acme/gpu", *POOL, *SIZE[:4])
     operator.does("set-quota", "acme", "vms=0")
@@ -248,6 +281,10 @@ def test_restrictions(operator: Operator) -> None:
         assert tried == done, command
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_dry_runs_end_as_runs.py::test_start_vms_of_which_the_second_needs_what_the_first_takes",
+    "tests/e2e/operate/test_dry_runs_end_as_runs.py::test_restrictions",
+)
 def test_uncordon_host_starts_the_vms_of_a_drain_in_the_dry_run_too(operator: Operator) -> None:
     for name in ("one", "two"):
         operator.does("create-vm", f"acme/{name}", *SIZE, "--gpu", "A40-8Q")
@@ -258,6 +295,10 @@ def test_uncordon_host_starts_the_vms_of_a_drain_in_the_dry_run_too(operator: Op
     assert operator.json("uncordon-host", "sim-001", "--start")["started"] == planned["started"]
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_dry_runs_end_as_runs.py::test_delete_vm",
+    "tests/unit/cli/frame/test_dry_run.py::test_a_dry_run_is_the_run_or_has_a_reason_for_code_of_its_own",
+)
 def test_offboard_tenant(operator: Operator) -> None:
     operator.does("create-tenant", "gone")
     operator.does("create-vm", "gone/web", *SIZE, "--gpu", "A40-8Q", "--data-disk", "data,size=32MiB,keep")
@@ -267,7 +308,7 @@ def test_offboard_tenant(operator: Operator) -> None:
     _agree(operator, 6, "offboard-tenant", "nobody", "--yes")
 
 
-@pytest.mark.parametrize("more", [(), ("--gang",), ("--queue",)])
+@pytest.mark.parametrize("more", [(), pytest.param(("--gang",), marks=_LONG), pytest.param(("--queue",), marks=_LONG)])
 def test_create_vm_beside_a_reservation_and_a_queue(operator: Operator, more: Sequence[str]) -> None:
     card = "passthrough:nvidia-geforce-rtx-3090"
     begin, end = (time.strftime("%Y-%m-%dT%H:%MZ", time.gmtime(time.time() + hours * 3600)) for hours in (1, 9))

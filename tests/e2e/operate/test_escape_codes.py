@@ -18,6 +18,10 @@ _ESCAPE = "\x1b"
 
 
 @pytest.mark.timeout(900)
+@pytest.mark.long(
+    "tests/unit/cli/shown/test_output.py::test_nothing_is_coloured_with_no_color_or_in_a_file",
+    "tests/unit/cli/shown/test_output.py::test_only_our_own_words_are_coloured",
+)
 def test_escape_codes_are_for_terminals_without_no_color(operator: Operator, tmp_path: Path) -> None:
     operator.does("create-vm", "waits", *shlex.split(SIZE), "--network", "none", "--gpu", "A40-8Q")
     in_colour = replace(operator, without=("NO_COLOR",))

@@ -6,7 +6,7 @@ import datetime
 import json
 import shlex
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -27,6 +27,7 @@ from tests.postgres_fixture import LocalPostgres
 from vgpuctl.cli.frame.rehearsal import REHEARSED
 from vgpuctl.cli.main import command
 from vgpuctl.errors import VgpuctlError
+from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.event import Event, EventFilter
 from vgpuctl.store.store import open_store
@@ -206,15 +207,14 @@ def _rehearse(operator: Operator, step: Step, arguments: Sequence[str]) -> list[
         operator.run(*arguments, "--dry-run", *_as_json(step.command))
         return []
     is_on_hosts = step.command.endswith(_ON_HOSTS)
-    before = _rows(operator), _domains(operator) if is_on_hosts else []
-    done = operator.run(*arguments, "--dry-run", "--json")
+    with _libvirts(operator, ("sim-001", "sim-002") if is_on_hosts else ()) as hosts:
+        before = _rows(operator), _domains(hosts)
+        done = operator.run(*arguments, "--dry-run", "--json")
+        after = _rows(operator), _domains(hosts)
     faults = [] if done.code == 0 else [f"{step.arguments} --dry-run ended with {done.code}: {done.err}"]
     faults += [] if done.code or _says_so(done.out) else [f"{step.arguments} --dry-run printed {done.out}"]
-    faults += [] if _rows(operator) == before[0] else [f"{step.arguments} --dry-run changed the store"]
-    return [
-        *faults,
-        *([] if not is_on_hosts or _domains(operator) == before[1] else [f"{step.arguments} --dry-run changed a host"]),
-    ]
+    faults += [] if after[0] == before[0] else [f"{step.arguments} --dry-run changed the store"]
+    return [*faults, *([] if after[1] == before[1] else [f"{step.arguments} --dry-run changed a host"])]
 
 
 def _says_so(printed: str) -> bool:
@@ -225,11 +225,22 @@ def _says_so(printed: str) -> bool:
     return all(one["dry_run"] is True for one in found)
 
 
-def _domains(operator: Operator) -> list[str]:
-    """The definition, state and disks of every domain of the hosts that answer."""
+@contextlib.contextmanager
+def _libvirts(operator: Operator, names: Sequence[str]) -> Iterator[dict[str, Hypervisor]]:
+    """Open libvirt on those of the hosts that answer."""
+    with contextlib.ExitStack() as opened:
+        hosts: dict[str, Hypervisor] = {}
+        for host in names:
+            with contextlib.suppress(VgpuctlError):
+                hosts[host] = opened.enter_context(libvirt_of(operator.inventory, host))
+        yield hosts
+
+
+def _domains(hosts: Mapping[str, Hypervisor]) -> list[str]:
+    """The definition, state and disks of every domain of the hosts."""
     found = []
-    for host in ("sim-001", "sim-002"):
-        with contextlib.suppress(VgpuctlError), libvirt_of(operator.inventory, host) as there:
+    for host, there in hosts.items():
+        with contextlib.suppress(VgpuctlError):
             for one in there.domains():
                 found.append(f"{host} {one.state} {one.uuid} {there.definition(one.name, uuid=one.uuid)}")
             for pool in Storage(there).pools():

@@ -38,7 +38,13 @@ class Looks(Protocol):
         """Equal before and after means that nothing leaked."""
 
 
-@pytest.fixture(params=["vf-profile on sqlite", "mdev on postgresql"])
+_ON_POSTGRESQL = pytest.mark.long(
+    "tests/e2e/operate/test_interrupted.py::test_a_run_killed_after_any_side_effect_is_repaired",
+    "tests/e2e/operate/test_interrupted.py::test_an_impatient_operator_loses_nothing",
+)
+
+
+@pytest.fixture(params=["vf-profile on sqlite", pytest.param("mdev on postgresql", marks=_ON_POSTGRESQL)])
 def fleet_on_store(
     request: pytest.FixtureRequest, fleet_operator: Operator, tmp_path: Path
 ) -> Iterator[tuple[str, Operator]]:
@@ -102,14 +108,13 @@ def test_a_run_killed_after_any_side_effect_is_repaired(
     operator.does("create-tenant", "acme")
     operator.does("list-gpus", "--refresh")
     before = fleet_witness.state()
-    most = 8 if operator.database.startswith("sqlite") else 5
     creations = side_effects(operator, *create)
     deletions = side_effects(operator, *DELETE)
     assert fleet_witness.state() == before
     assert {"create_disk", "create_image", "apply", "define", "start"} <= set(creations)
     assert {"destroy", "undefine", "delete_volume", "apply"} <= set(deletions)
     for kill, effects in ((_create_killed, creations), (_delete_killed, deletions)):
-        finished = [kill(operator, fleet_witness, before, point, *create) for point in kill_points(effects, most=most)]
+        finished = [kill(operator, fleet_witness, before, point, *create) for point in kill_points(effects, most=5)]
         assert (finished[0], finished[-1]) == (False, True), "both ways out are taken"
         assert finished == sorted(finished), "what was finished once is not rolled back after a later kill"
     assert operator.json("repair") == [], "no repair left anything for a second one"
@@ -165,6 +170,7 @@ def test_what_is_killed_is_repaired_on_a_real_kernel(
 
 
 @pytest.mark.kernel_lab
+@pytest.mark.long("tests/e2e/operate/test_interrupted.py::test_an_impatient_operator_loses_nothing")
 def test_ctrl_c_in_the_middle_takes_everything_back_on_a_real_kernel(
     operator: Operator, witness: Witness, host_before: list[str]
 ) -> None:

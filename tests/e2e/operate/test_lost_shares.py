@@ -144,6 +144,10 @@ def test_a_share_that_was_lost_is_no_more_once_its_vm_goes_on(
     assert events(operator, "share-observed", "on-profiles")[-1] == {"state": "held"}
 
 
+@pytest.mark.long(
+    "tests/e2e/host/test_adopt_host.py::test_an_adopted_vm_keeps_its_own_definition_for_life",
+    "tests/e2e/operate/test_lost_shares.py::test_a_power_cut_is_told_and_repaired_with_the_same_devices",
+)
 def test_guests_that_the_power_cut_ended_have_their_shares_after_one_repair(
     operator: Operator, folder: lab.LabFolder, machine: MachineFolder
 ) -> None:
@@ -157,6 +161,10 @@ def test_guests_that_the_power_cut_ended_have_their_shares_after_one_repair(
     assert found(operator) == {}
 
 
+@pytest.mark.long(
+    "tests/unit/sharing/test_share_on_host.py::test_a_kept_vf_that_carries_the_vgpu_of_somebody_else_serves_nobody",
+    "tests/e2e/layout/test_renumbered_types.py::test_a_share_of_another_type_is_never_held_or_healthy",
+)
 def test_a_vf_that_somebody_else_took_is_named_and_left_alone(operator: Operator, machine: MachineFolder) -> None:
     found(operator)
     (mine,) = [one for one in machine.state().vgpus if one.card == PROFILES]
@@ -180,6 +188,10 @@ def test_a_vf_that_somebody_else_took_is_named_and_left_alone(operator: Operator
     assert found(operator) == {"on-profiles": "made again"}
 
 
+@pytest.mark.long(
+    "tests/e2e/host/test_observed_states.py::test_what_could_not_be_asked_is_unknown_and_never_absent",
+    "tests/unit/sharing/test_share_on_host.py::test_a_device_is_lost_only_if_it_was_looked_for",
+)
 def test_of_a_host_without_an_answer_nobody_says_that_a_share_is_lost(
     operator: Operator, folder: lab.LabFolder, machine: MachineFolder
 ) -> None:
@@ -197,7 +209,19 @@ def test_of_a_host_without_an_answer_nobody_says_that_a_share_is_lost(
     assert lost(operator, "--refresh") == set(KEPT)
 
 
-@pytest.mark.parametrize("command", [("repair",), ("start-vm", "on-profiles", *ACME)], ids=["repair", "start-vm"])
+_SECOND_WAY = pytest.mark.long(
+    "tests/e2e/operate/test_lost_shares.py::test_a_refusal_of_the_driver_is_told_until_the_share_is_made_again",
+    "tests/e2e/operate/test_lost_shares.py::test_a_power_cut_is_told_and_repaired_with_the_same_devices",
+)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        pytest.param(("repair",), id="repair", marks=_SECOND_WAY),
+        pytest.param(("start-vm", "on-profiles", *ACME), id="start-vm"),
+    ],
+)
 def test_a_refusal_of_the_driver_is_told_until_the_share_is_made_again(
     command: tuple[str, ...], operator: Operator, folder: lab.LabFolder, machine: MachineFolder
 ) -> None:
@@ -219,6 +243,10 @@ def test_a_cordon_does_not_keep_a_share_from_being_made_again(operator: Operator
 
 
 @pytest.mark.parametrize("is_moved", [False, True], ids=["another type", "another card"])
+@pytest.mark.long(
+    "tests/unit/sharing/test_share_on_host.py::test_a_mediated_device_is_the_share_only_in_its_place_and_of_its_type",
+    "tests/e2e/layout/test_renumbered_types.py::test_a_share_of_another_type_is_never_held_or_healthy",
+)
 def test_a_mediated_device_with_the_uuid_of_a_share_is_not_yet_the_share(
     is_moved: bool, operator: Operator, machine: MachineFolder
 ) -> None:
@@ -245,12 +273,12 @@ def put(machine: MachineFolder, before: Vgpu, after: Vgpu | None) -> None:
         state.vgpus = [*(one for one in state.vgpus if one.uuid != before.uuid), *([after] if after else [])]
 
 
-_LATER = pytest.mark.long(
-    "tests/e2e/operate/test_lost_shares.py::test_a_network_cut_during_repair_is_found_by_the_next"
+@pytest.mark.parametrize("point", [1, 2, 4])
+@pytest.mark.long(
+    "tests/e2e/operate/test_lost_shares.py::test_a_power_cut_is_told_and_repaired_with_the_same_devices",
+    "tests/unit/usecases/operate/test_bring_back.py::"
+    "test_a_cut_while_shares_are_made_again_leaves_the_boot_to_the_next_look",
 )
-
-
-@pytest.mark.parametrize("point", [pytest.param(1, marks=_LATER), 2, pytest.param(4, marks=_LATER)])
 def test_a_network_cut_during_repair_is_found_by_the_next(
     point: int, operator: Operator, folder: lab.LabFolder, machine: MachineFolder
 ) -> None:
@@ -280,6 +308,12 @@ def layouts(tmp_path: Path) -> Iterator[LayoutFleet]:
     lab.simulated.down(folder=fleet.folder)
 
 
+@pytest.mark.long(
+    "tests/unit/sharing/test_share_on_host.py::test_a_kept_share_of_a_mig_instance_waits_for_it",
+    "tests/unit/planner/layout/test_plan_host.py::"
+    "test_shares_that_a_boot_took_are_not_in_the_way_of_the_layout_that_serves_them",
+    "tests/e2e/operate/test_watched_layout.py::test_after_a_reboot_layout_then_share_then_vm_come_back",
+)
 def test_a_share_in_a_mig_instance_waits_for_the_layout_which_it_does_not_stop(layouts: LayoutFleet) -> None:
     """The layout's own share does not get the VF that is promised, though the card has it first."""
     operator, machine = layouts.operator, layouts.machine(HOST)
@@ -304,6 +338,11 @@ def test_a_share_in_a_mig_instance_waits_for_the_layout_which_it_does_not_stop(l
     operator.does("start-vm", "web", *ACME)
 
 
+@pytest.mark.long(
+    "tests/unit/planner/layout/test_plan_host.py::"
+    "test_shares_that_a_boot_took_are_not_in_the_way_of_the_layout_that_serves_them",
+    "tests/e2e/operate/test_watched_layout.py::test_after_a_reboot_layout_then_share_then_vm_come_back",
+)
 def test_the_layout_goes_first_or_last(layouts: LayoutFleet) -> None:
     """Without the unit `apply-hosts` and `repair` are both right, in any order."""
     operator, machine = layouts.operator, layouts.machine(HOST)

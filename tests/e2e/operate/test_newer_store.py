@@ -79,6 +79,11 @@ def test_what_runs_for_long_ends_when_a_backup_is_restored_in_the_place_of_its_s
     assert [one["state"] for one in operator.json("list-vms")] == ["running"]
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_newer_store.py::"
+    "test_what_runs_for_long_ends_when_a_backup_is_restored_in_the_place_of_its_store",
+    "tests/integration/store/test_store_identity.py::test_what_the_store_says_of_itself_is_compared",
+)
 def test_what_runs_for_long_ends_when_a_newer_vgpuctl_has_upgraded_the_store(operator: Operator) -> None:
     with ExitStack() as ends:
         running = {name: ends.enter_context(_begun(operator, name)) for name in LONG}

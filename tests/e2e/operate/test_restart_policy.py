@@ -140,6 +140,11 @@ def test_a_vm_that_could_not_start_after_the_boot_starts_when_it_can(operator: O
     soon(lambda: states(operator)["boots"] == "running")
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_restart_policy.py::test_a_vm_that_ends_by_itself_starts_again_as_its_policy_says",
+    "tests/unit/usecases/operate/test_bring_back.py::test_the_delay_doubles_up_to_five_minutes",
+    "tests/unit/cli/vm/test_show_vm.py::test_the_last_restart_is_shown_with_the_end_of_its_pause",
+)
 def test_show_vm_says_how_a_vm_starts_again_and_when(operator: Operator) -> None:
     assert "restart   never, autostart after a boot of its host, priority normal" in operator.does(*SHOW, "boots").out
     operator.does("create-vm", "flaps", *ACME, *SIZE, "--restart", "always", "--priority", "high", "--refresh")

@@ -109,10 +109,16 @@ def told(operator: Operator) -> dict[str, str]:
     return {name: f"{gpus[name]} {vms[name]}" for name in (FIRST, SECOND)}
 
 
+_BY_KEY = pytest.mark.long(
+    "tests/e2e/operate/test_swapped_hosts.py::test_commands_and_controller_refuse_and_nothing_is_mixed_up",
+    "tests/integration/ssh/test_host_keys.py::test_a_changed_key_shows_both_fingerprints_and_the_line",
+)
+
+
 @pytest.mark.parametrize(
     ("swapped", "reference", "state"),
     [
-        (swapped_behind_the_inventory, "host-key-changed", "host-key-changed"),
+        pytest.param(swapped_behind_the_inventory, "host-key-changed", "host-key-changed", marks=_BY_KEY),
         # The inventory is wrong, and nothing is known of the hosts that was not known before.
         (swapped_in_the_inventory, "wrong-host", "up"),
     ],

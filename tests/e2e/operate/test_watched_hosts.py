@@ -136,6 +136,10 @@ def test_a_vm_that_is_undefined_by_hand_is_absent(watched: Operator) -> None:
     soon(lambda: vm(watched)["observed"] == "running")
 
 
+@pytest.mark.long(
+    "tests/unit/usecases/operate/test_watch_hosts.py::test_a_host_is_read_once_while_only_its_libvirt_is_away",
+    "tests/e2e/host/test_observed_states.py::test_a_dead_libvirtd_is_shown_of_hosts_and_gpus",
+)
 def test_libvirtd_that_ends_and_comes_back_is_seen(watched: Operator, fleet: lab.LabFolder) -> None:
     def problems() -> list[Any]:
         told = watched.json("list-events", "--limit", "1000")
@@ -152,6 +156,11 @@ def test_libvirtd_that_ends_and_comes_back_is_seen(watched: Operator, fleet: lab
     assert seen and len(seen) % 2 == 0 and all(one != following for one, following in pairwise(seen)), seen
 
 
+@pytest.mark.long(
+    "tests/unit/usecases/operate/test_watch_hosts.py::"
+    "test_a_sick_gpu_is_in_quarantine_also_where_the_inventory_cannot_be_read",
+    "tests/e2e/host/test_observed_states.py::test_a_card_off_the_bus_is_observed",
+)
 def test_a_card_off_the_bus_is_seen(watched: Operator, fleet: lab.LabFolder) -> None:
     with failing(fleet, OTHER, "fallen"):
         soon(lambda: host(watched, OTHER)["state"] != "present")
@@ -167,6 +176,10 @@ def test_a_host_that_hangs_delays_no_other(watched: Operator, fleet: lab.LabFold
     soon(lambda: host(watched, OTHER)["unknown_since"] is None)
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_watched_layout.py::test_after_a_reboot_layout_then_share_then_vm_come_back",
+    "tests/e2e/operate/test_restart_policy.py::test_after_a_reboot_shares_and_vms_come_back_in_order_of_priority",
+)
 def test_a_power_cut_and_the_reboot_are_seen(watched: Operator, fleet: lab.LabFolder) -> None:
     before = kinds(watched)
     with failing(fleet, HOST, "power-off"):
@@ -178,6 +191,10 @@ def test_a_power_cut_and_the_reboot_are_seen(watched: Operator, fleet: lab.LabFo
     watched.does("start-vm", "web", *ACME)
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_list_controllers.py::test_controllers_are_listed_with_their_hosts_and_whether_they_live",
+    "tests/integration/store/test_store_controllers.py::test_a_killed_process_is_dead_at_once",
+)
 def test_the_hosts_of_a_killed_controller_are_taken_over(watched: Operator) -> None:
     has_taken = False
     while not has_taken:  # by the hash of its random name it may get no host

@@ -68,6 +68,11 @@ def test_a_layout_that_was_changed_by_hand_is_seen(layouts: LayoutFleet) -> None
     assert events(operator, "layout-observed")[-1]["after"] == before
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_watched_layout.py::test_a_layout_that_was_changed_by_hand_is_seen",
+    "tests/unit/usecases/running/test_follow_inventory.py::"
+    "test_a_changed_variable_file_counts_once_nobody_writes_it_any_more",
+)
 def test_the_running_controller_follows_a_changed_inventory(layouts: LayoutFleet) -> None:
     operator = layouts.operator
     layouts.declare(sim_001={"gpus": [{"match": "all", "kind": "passthrough"}]})
@@ -100,6 +105,10 @@ def test_after_a_reboot_layout_then_share_then_vm_come_back(layouts: LayoutFleet
     assert states == {"boots": "running", "stays": "shut-off", "stopped": "shut-off"}
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_watched_layout.py::test_a_layout_that_was_changed_by_hand_is_seen",
+    "tests/e2e/layout/test_after_reboot.py::test_a_restore_that_is_gone_or_damaged_is_a_difference",
+)
 def test_a_restore_at_boot_that_is_damaged_is_seen(layouts: LayoutFleet) -> None:
     operator, shares = layouts.operator, layouts.machine(HOST).root / "etc/vgpuctl/shares.json"
     operator.does("apply-hosts")

@@ -30,6 +30,10 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[lab.LabFolder]:
         yield made
 
 
+@pytest.mark.long(
+    "tests/e2e/operate/test_proofs.py::test_a_small_proof_finds_nothing",
+    "tests/e2e/placement/test_day_replay.py::test_the_checks_find_what_does_not_hold",
+)
 def test_a_day_holds_what_it_must_after_every_step(fleet: lab.LabFolder, tmp_path: Path) -> None:
     replay = Replay(fleet, tmp_path, look_every=10, tell=lambda _text: None)
     told = replay.run(plan_day(replay.machine_shapes(), SCALE, seed=307))

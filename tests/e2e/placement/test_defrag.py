@@ -63,6 +63,10 @@ def test_a_plan_asks_its_hosts_and_is_made_live(operator: Operator) -> None:
     assert len(operator.json("list-events", "--kind", "moves-begun")) == 1
 
 
+@pytest.mark.long(
+    "tests/unit/usecases/vm/test_planned_moves.py::test_nothing_is_moved_after_a_step_that_failed",
+    "tests/e2e/placement/test_defrag.py::test_a_plan_asks_its_hosts_and_is_made_live",
+)
 def test_a_step_that_fails_ends_the_run_and_the_next_run_plans_anew(operator: Operator, fleet: lab.LabFolder) -> None:
     before = _places(operator)
     for host in before.values():
@@ -80,6 +84,10 @@ def test_a_step_that_fails_ends_the_run_and_the_next_run_plans_anew(operator: Op
     assert operator.json(*APPLY)["moves"][0]["outcome"] == "moved"
 
 
+@pytest.mark.long(
+    "tests/unit/usecases/vm/test_planned_moves.py::test_no_step_begins_after_the_end_of_the_window",
+    "tests/e2e/placement/test_defrag.py::test_a_plan_asks_its_hosts_and_is_made_live",
+)
 def test_no_step_begins_after_the_window(operator: Operator) -> None:
     before = _places(operator)
     said = operator.run(*APPLY, "--until", "2026-01-01T00:00")
@@ -88,6 +96,11 @@ def test_no_step_begins_after_the_window(operator: Operator) -> None:
     assert _places(operator) == before
 
 
+@pytest.mark.long(
+    "tests/unit/scheduler/defrag/test_fleet_plans.py::test_each_step_is_a_place_of_the_scheduler_after_those_before_it",
+    "tests/unit/usecases/vm/test_planned_moves.py::test_every_step_is_made_in_order",
+    "tests/e2e/placement/test_defrag_gpus.py::test_the_gpu_of_the_plan_is_had_and_not_the_one_that_placing_prefers",
+)
 def test_a_step_has_the_place_that_the_step_before_frees(operator: Operator) -> None:
     operator.does("create-vm", "mail", *ACME, *SIZE, "--gpu", "A40-24Q")
     places = _places(operator)

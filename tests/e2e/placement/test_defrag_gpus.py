@@ -17,7 +17,13 @@ __all__ = ["operator"]
 FLEET = (2, "a40*2")
 
 
-@pytest.mark.parametrize("way", [WayKind.LIVE, WayKind.COLD])
+_COLD = pytest.mark.long(
+    "tests/e2e/placement/test_defrag_gpus.py::test_the_gpu_of_the_plan_is_had_and_not_the_one_that_placing_prefers",
+    "tests/unit/scheduler/defrag/test_fleet_plans.py::test_a_place_on_one_gpu_of_a_host_is_that_gpu_or_none",
+)
+
+
+@pytest.mark.parametrize("way", [WayKind.LIVE, pytest.param(WayKind.COLD, marks=_COLD)])
 def test_the_gpu_of_the_plan_is_had_and_not_the_one_that_placing_prefers(operator: Operator, way: WayKind) -> None:
     if way is WayKind.LIVE:
         trust_network(operator)

@@ -26,9 +26,7 @@ def operator(fleet_operator: Operator) -> Iterator[Operator]:
 
 def delete_all(operator: Operator) -> None:
     """Delete every VM of the tenant."""
-    for vm in operator.json("list-vms", "--tenant", "explained"):
-        name = vm["vm"]["request"]["name"]
-        operator.does("delete-vm", name, "--tenant", "explained", "--yes", "--timeout", "0")
+    operator.does("delete-vm", "--all", "--tenant", "explained", "--yes", "--timeout", "0")
 
 
 def test_a_vm_goes_where_it_was_explained_to_go_and_counts(operator: Operator) -> None:
@@ -98,9 +96,7 @@ def test_least_utilised_looks_at_what_the_host_measured(operator: Operator) -> N
 
 
 def test_vms_placed_between_two_readings_go_to_different_cards(operator: Operator) -> None:
-    for there in operator.json("list-vms", "--tenant", "explained"):
-        name = there["vm"]["request"]["name"]
-        operator.does("delete-vm", name, "--tenant", "explained", "--yes", "--timeout", "0")
+    delete_all(operator)
     operator.does("list-gpus", "--refresh")
     options = (*VM, "--policy", "least-utilised")
     created = operator.json("create-vm", "spread", *options, "--count", "4")
@@ -255,7 +251,14 @@ def test_a_vm_without_a_disk_is_told_which_host_has_room(operator: Operator) -> 
     operator.does("start-vm", "bare", "--tenant", "explained")
 
 
-@pytest.mark.parametrize(("kind", "reason"), [("sshd", "it is unreachable"), ("libvirtd", "its libvirt")])
+_LIBVIRT = pytest.mark.long(
+    "tests/e2e/placement/test_explain_vm.py::test_a_host_that_is_known_not_to_answer_takes_nothing"
+)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"), [("sshd", "it is unreachable"), pytest.param("libvirtd", "its libvirt", marks=_LIBVIRT)]
+)
 def test_a_host_that_is_known_not_to_answer_takes_nothing(
     operator: Operator, fleet: lab.LabFolder, kind: str, reason: str
 ) -> None:
@@ -278,6 +281,10 @@ def test_a_host_that_is_known_not_to_answer_takes_nothing(
     assert {one["host"]: one["now"] for one in operator.json(*COUNT)["hosts"]} == counted
 
 
+@pytest.mark.long(
+    "tests/e2e/placement/test_defrag.py::test_a_plan_asks_its_hosts_and_is_made_live",
+    "tests/unit/scheduler/defrag/test_fleet_plans.py::test_each_step_is_a_place_of_the_scheduler_after_those_before_it",
+)
 def test_a_plan_of_moves_makes_the_room_that_it_says_step_by_step(operator: Operator) -> None:
     delete_all(operator)
     for number in (1, 2, 3):
@@ -298,6 +305,8 @@ def test_a_plan_of_moves_makes_the_room_that_it_says_step_by_step(operator: Oper
 
 
 def test_a_plan_keeps_its_limits_and_says_who_stays(operator: Operator) -> None:
+    delete_all(operator)
+    operator.does("create-vm", "stays", *VM)
     everything = operator.json("defrag")
     assert everything["plan"]["after"] == everything["plan"]["most"] or not everything["optimal"]
     none = operator.json("defrag", "--max-moves", "0")

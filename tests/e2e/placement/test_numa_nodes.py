@@ -80,6 +80,11 @@ def test_strict_vms_never_have_more_than_their_node(operator: Operator) -> None:
     assert len(set.union(*cores)) == 6
 
 
+@pytest.mark.long(
+    "tests/unit/scheduler/test_numa_nodes.py::test_gpus_of_two_nodes_give_the_guest_two_nodes",
+    "tests/unit/guests/test_view.py::test_each_gpu_sits_on_the_expander_bus_of_its_node",
+    "tests/e2e/placement/test_numa_nodes.py::test_strict_vms_never_have_more_than_their_node",
+)
 def test_a_vm_with_gpus_at_two_nodes_has_two_nodes_itself(operator: Operator) -> None:
     wanted = ("--gpu", "2*A40-48Q", "--memory", "300GiB", "--vcpus", "8")
     assert operator.json("capacity", *wanted)["now"] == 1

@@ -118,6 +118,10 @@ def test_no_secret_is_shown_or_lies_in_the_store_and_a_queued_vm_starts_with_it(
     assert operator.json(*ONCE)[0] == {"name": "acme/second", "outcome": "started"}
 
 
+@pytest.mark.long(
+    "tests/e2e/placement/test_queue.py::test_nobody_overtakes_one_that_another_controller_is_serving",
+    "tests/unit/quota/test_queue_order.py::test_who_waits_long_enough_comes_first_whatever_else_waits",
+)
 def test_nobody_overtakes_one_that_waited_long_on_the_hosts_that_it_could_use(operator: Operator) -> None:
     elsewhere = ("--gpu", "passthrough", *SMALL[:-1], "sim-003")
     operator.does("create-vm", "half", "--gpu", "A40-24Q", *SMALL)
@@ -183,6 +187,11 @@ def test_the_controller_preempts_only_with_consent(operator: Operator) -> None:
     assert [one["entry"]["may_preempt"] for one in queued(operator)] == [False, True]
 
 
+@pytest.mark.long(
+    "tests/unit/scheduler/test_gang_victims.py::test_a_gang_is_preempted_whole_also_on_hosts_that_nobody_asked_for",
+    "tests/e2e/placement/test_queue.py::test_a_requeued_vm_starts_again_after_the_one_it_gave_way_to",
+    "tests/e2e/placement/test_queue.py::test_a_gang_waits_and_starts_as_a_whole",
+)
 def test_a_gang_is_preempted_and_comes_back_whole(operator: Operator) -> None:
     low = ("--priority", "low", "--preemptible", "requeue", "--gpu", "A40-24Q", *SMALL)
     operator.does("create-vm", "pair", "--count", "2", "--gang", *low)
@@ -205,6 +214,10 @@ def test_a_gang_is_preempted_and_comes_back_whole(operator: Operator) -> None:
     assert queued(operator) == []
 
 
+@pytest.mark.long(
+    "tests/integration/store/test_store_queue.py::test_a_vm_that_is_gone_waits_for_no_start",
+    "tests/e2e/placement/test_queue.py::test_an_offboarded_tenant_has_nothing_in_the_queue",
+)
 def test_a_deleted_vm_leaves_the_queue_and_is_not_started(operator: Operator) -> None:
     operator.does("create-vm", "batch", "--priority", "low", "--preemptible", "requeue", *WHOLE)
     operator.does("create-vm", "urgent", "--priority", "high", *PREEMPT, *WHOLE)

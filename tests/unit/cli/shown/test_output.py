@@ -59,6 +59,19 @@ def test_only_our_own_words_are_coloured(monkeypatch: pytest.MonkeyPatch) -> Non
     assert terminal.getvalue() == "\x1b[31mfailed\\x1b[2J\x1b[0m: \\x1b[8mhidden\n"
 
 
+def test_nothing_is_coloured_with_no_color_or_in_a_file(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    output.print_line(output.Styled("failed", "red"))
+    assert capsys.readouterr().out == "failed\n"
+    terminal = _Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    monkeypatch.setenv("NO_COLOR", "1")
+    output.print_line(output.Styled("failed", "red"))
+    assert terminal.getvalue() == "failed\n"
+
+
 def test_json_is_escaped_and_equal(capsys: pytest.CaptureFixture[str]) -> None:
     output.print_json({"name": HOSTILE})
     written = capsys.readouterr().out

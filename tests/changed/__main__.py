@@ -38,6 +38,9 @@ def _explain(change: Change, choice: Choice, minutes: float) -> None:
         nearest = " ".join(one.file for one in choice.need_host[:_MOST_NAMED])
         _say(f"test files with tests on an emulated host, left out: {len(choice.need_host)}; to run the nearest:")
         _say(f"  bash scripts/test -m kernel_lab {nearest}")
+    if long := [one.file for one in choice.chosen if b"pytest.mark.long(" in (ROOT / one.file).read_bytes()]:
+        _say(f"test files with long tests too, left out as in `make test`: {len(long)}; to run those of the nearest:")
+        _say(f"  bash scripts/test --long {' '.join(long[:_MOST_NAMED])}")
 
 
 def main() -> int:

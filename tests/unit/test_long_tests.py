@@ -4,7 +4,7 @@
 import ast
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import pytest
@@ -12,46 +12,60 @@ import pytest
 TESTS = Path(__file__).parents[1]
 
 
-def marked_long(tree: ast.AST) -> Iterator[tuple[str | None, list[str]]]:
-    """Each mark: the function that it is on, None for all of the file or one case, and the tests that it names."""
-    owner = {
-        id(mark): function.name
-        for function in ast.walk(tree)
-        if isinstance(function, ast.FunctionDef)
-        for mark in function.decorator_list
-    }
+def names_of_marks(tree: ast.Module) -> Iterator[list[str]]:
+    """The tests that each mark names."""
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.long":
+        if isinstance(node, ast.Call) and _is_mark(node, ()):
             values = [one.value for one in node.args if isinstance(one, ast.Constant)]
-            yield owner.get(id(node)), [value for value in values if isinstance(value, str)]
+            yield [value for value in values if isinstance(value, str)]
+
+
+def left_out_of(tree: ast.Module) -> set[str]:
+    """The functions that are left out with all their cases: they have the mark, or all of the file has."""
+    given = [(ast.unparse(one.targets[0]), one.value) for one in tree.body if isinstance(one, ast.Assign)]
+    names = [name for name, value in given if _is_mark(value, ())]
+    is_whole = any(_is_mark(one, names) for name, value in given if name == "pytestmark" for one in ast.walk(value))
+    functions = (one for one in ast.walk(tree) if isinstance(one, ast.FunctionDef))
+    return {one.name for one in functions if is_whole or any(_is_mark(each, names) for each in one.decorator_list)}
+
+
+def _is_mark(node: ast.AST, names: Collection[str]) -> bool:
+    """True for the mark itself, and for a name of it."""
+    if isinstance(node, ast.Name):
+        return node.id in names
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "pytest.mark.long"
 
 
 def test_a_shorter_test_of_the_same_rule_stays() -> None:
     trees = {
-        path: ast.parse(path.read_text())
+        path.relative_to(TESTS.parent).as_posix(): ast.parse(path.read_text())
         for path in sorted(TESTS.rglob("test_*.py"))
         if "mark.long" in path.read_text()
     }
-    marks = [(path, *mark) for path, tree in trees.items() for mark in marked_long(tree)]
-    left_out = {f"{path.relative_to(TESTS.parent)}::{function}" for path, function, _shorter in marks if function}
+    marks = [(path, names) for path, tree in trees.items() for names in names_of_marks(tree)]
+    left_out = {f"{path}::{name}" for path, tree in trees.items() for name in left_out_of(tree)}
     assert marks
-    for path, function, shorter in marks:
-        assert shorter, f"{path}::{function} names no shorter test"
+    for path, shorter in marks:
+        assert shorter, f"a mark in {path} names no shorter test"
         for name in shorter:
             file, _, wanted = name.partition("::")
             assert f"def {wanted}(" in (TESTS.parent / file).read_text(), f"{name}, named in {path}, is no test"
             assert name not in left_out, f"{name}, named in {path}, is left out itself"
 
 
-def test_the_mark_is_found_on_functions_cases_and_files() -> None:
-    text = """
-pytestmark = [pytest.mark.long("a.py::test_a")]
-@pytest.mark.parametrize("one", [pytest.param(1, marks=pytest.mark.long("b.py::test_b"))])
-@pytest.mark.long("c.py::test_c", "d.py::test_d")
-def test_it(): ...
-"""
-    found = sorted(marked_long(ast.parse(text)), key=lambda one: one[1])
-    assert found == [(None, ["a.py::test_a"]), (None, ["b.py::test_b"]), ("test_it", ["c.py::test_c", "d.py::test_d"])]
+@pytest.mark.parametrize(
+    ("text", "left_out"),
+    [
+        ('@pytest.mark.long("c.py::test_c", "d.py::test_d")\ndef test_it(): ...', {"test_it"}),
+        ('_LATER = pytest.mark.long("a.py::test_a")\n@_LATER\ndef test_it(): ...\ndef test_that(): ...', {"test_it"}),
+        ('pytestmark = [pytest.mark.long("a.py::test_a")]\ndef test_it(): ...', {"test_it"}),
+        ('_LATER = pytest.mark.long("a.py::test_a")\npytestmark = [_LATER]\ndef test_it(): ...', {"test_it"}),
+        ('@pytest.mark.parametrize("one", [pytest.param(1, marks=pytest.mark.long("b"))])\ndef test_it(): ...', set()),
+    ],
+)
+def test_functions_and_files_are_left_out_and_cases_alone_are_not(text: str, left_out: set[str]) -> None:
+    assert left_out_of(ast.parse(text)) == left_out
+    assert list(names_of_marks(ast.parse(text)))
 
 
 LONG, SHORT = "test_what_is_killed_is_repaired_on_a_real_kernel", "test_an_impatient_operator_loses_nothing"

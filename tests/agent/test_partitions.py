@@ -2,6 +2,7 @@
 """Steps about partitions of the fabric: activated for a VM, deactivated after it, set after a restart."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -173,6 +174,25 @@ def test_one_that_came_too_late_or_lost_all_gets_them_activated_again(tmp_path: 
     assert simulated.refused(RestorePartitions((first,))).code == ProblemCode.FABRIC_UNREACHABLE
     problem = simulated.refused(ActivatePartition(used(simulated, 5)))
     assert problem.code == ProblemCode.FABRIC_UNREACHABLE
+
+
+def test_one_whose_start_ends_before_it_is_told_gets_them_activated_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated = machine(tmp_path)
+    first = used(simulated, 1, 3)
+    simulated.done(ActivatePartition(first))
+    run_vm(simulated, first)
+    begin(simulated, "fabric-starting", 600)
+    tell = FabricManager.set_active
+
+    def start_ends(manager: FabricManager, numbers: Sequence[int]) -> None:
+        begin(simulated, "fabric-starting", 0)
+        tell(manager, numbers)
+
+    monkeypatch.setattr(FabricManager, "set_active", start_ends)
+    assert simulated.done(RestorePartitions((first,)))
+    assert active(simulated) == {3: VM}
 
 
 def test_a_dry_run_tells_and_changes_nothing(tmp_path: Path) -> None:

@@ -70,7 +70,7 @@ def quarantined(operator: Operator) -> dict[str, str | None]:
 
 _WHOLE = pytest.mark.long(
     "tests/e2e/vm/test_health_gate.py::test_a_healthy_gpu_returns_with_evidence_of_its_reset",
-    "tests/e2e/vm/test_health_gate.py::test_the_reset_that_worked_is_in_the_evidence",
+    "tests/e2e/vm/test_health_gate.py::test_gc_proves_the_devices_that_it_frees",
 )
 
 
@@ -115,10 +115,7 @@ def test_the_rom_of_a_whole_card_is_hashed_and_another_hash_is_found(operator: O
     assert quarantined(operator) == {WHOLE: "vbios-changed"}
 
 
-@pytest.mark.long(
-    "tests/unit/sharing/test_health.py::test_what_a_card_told_before_a_vm_had_it_whole_is_compared_when_it_is_back",
-    "tests/e2e/vm/test_health_gate.py::test_the_rom_of_a_whole_card_is_hashed_and_another_hash_is_found",
-)
+@pytest.mark.long("tests/e2e/vm/test_health_gate.py::test_the_rom_of_a_whole_card_is_hashed_and_another_hash_is_found")
 def test_a_look_while_a_vm_has_the_card_does_not_hide_another_vbios(operator: Operator, hosts: lab.LabFolder) -> None:
     """On vfio-pci the card does not tell its VBIOS."""
     operator.does("list-gpus", "--refresh")
@@ -132,11 +129,16 @@ def test_a_look_while_a_vm_has_the_card_does_not_hide_another_vbios(operator: Op
     assert quarantined(operator) == {WHOLE: "vbios-changed"}
 
 
-_OTHER_FINDINGS = pytest.mark.long(
+_LATER = pytest.mark.long(
     "tests/e2e/vm/test_health_gate.py::test_a_gpu_that_is_not_proven_is_in_quarantine_and_refused",
     "tests/unit/sharing/test_health.py::test_each_value_has_its_finding",
 )
-
+OTHER_FINDINGS = (
+    (SHARED, "xid", 79, "xid-restart-bm"),
+    (SHARED, "ecc", 2, "ecc-uncorrected"),
+    *((SHARED, one, None, one) for one in ("row-remap-pending", "row-remap-failed", "bar-unassigned", "vbios-changed")),
+    *((WHOLE, one, None, one) for one in ("config-differs", "bar-unassigned", "vbios-changed", "no-reset")),
+)
 STAYING = {"row-remap-pending", "row-remap-failed", "page-retirement-pending", "bar-unassigned", "off-the-bus"}
 """States of a card, which are found again as long as they last; the others are things that happened."""
 
@@ -145,20 +147,11 @@ STAYING = {"row-remap-pending", "row-remap-failed", "page-retirement-pending", "
     ("card", "fault", "value", "finding"),
     [
         (SHARED, "xid", 95, "xid-reset-gpu"),
-        pytest.param(SHARED, "xid", 79, "xid-restart-bm", marks=_OTHER_FINDINGS),
-        pytest.param(SHARED, "ecc", 2, "ecc-uncorrected", marks=_OTHER_FINDINGS),
-        pytest.param(SHARED, "row-remap-pending", None, "row-remap-pending", marks=_OTHER_FINDINGS),
-        pytest.param(SHARED, "row-remap-failed", None, "row-remap-failed", marks=_OTHER_FINDINGS),
         (OLD, "pages-retired", 2, "page-retirement-pending"),
-        pytest.param(SHARED, "bar-unassigned", None, "bar-unassigned", marks=_OTHER_FINDINGS),
-        pytest.param(SHARED, "vbios-changed", None, "vbios-changed", marks=_OTHER_FINDINGS),
         (SHARED, "fallen", None, "off-the-bus"),
-        pytest.param(WHOLE, "fallen", None, "off-the-bus", marks=_OTHER_FINDINGS),
-        pytest.param(WHOLE, "config-differs", None, "config-differs", marks=_OTHER_FINDINGS),
-        pytest.param(WHOLE, "bar-unassigned", None, "bar-unassigned", marks=_OTHER_FINDINGS),
-        pytest.param(WHOLE, "vbios-changed", None, "vbios-changed", marks=_OTHER_FINDINGS),
         (WHOLE, "reset-fails", None, "reset-failed"),
-        pytest.param(WHOLE, "no-reset", None, "no-reset", marks=_OTHER_FINDINGS),
+        pytest.param(WHOLE, "fallen", None, "off-the-bus", marks=_LATER),
+        *(pytest.param(*one, marks=_LATER) for one in OTHER_FINDINGS),
     ],
 )
 def test_a_gpu_that_is_not_proven_is_in_quarantine_and_refused(
@@ -308,9 +301,7 @@ def test_a_vgpu_that_stays_keeps_its_lease_until_it_is_gone(operator: Operator, 
     ("path", "text", "finding"),
     [
         ("/etc/vgpulab/nvml_codes", "nvmlDeviceGetTotalEccErrors 16\n", "reset-required"),
-        pytest.param(
-            "/etc/vgpulab/nvml_codes", "nvmlDeviceGetTotalEccErrors 999\n", "health-unread", marks=_OTHER_FINDINGS
-        ),
+        pytest.param("/etc/vgpulab/nvml_codes", "nvmlDeviceGetTotalEccErrors 999\n", "health-unread", marks=_LATER),
         ("/proc/driver/nvidia/params", 'RegistryDwords: "RMDisableScrubOnFree=1"\n', "scrub-off"),
     ],
 )
@@ -357,12 +348,9 @@ def test_a_start_with_new_shares_that_is_rolled_back_leaves_evidence_too(
     operator.does(*DELETE)
 
 
-_WHOLE_CARD = pytest.mark.long("tests/e2e/vm/test_health_gate.py::test_gc_proves_the_devices_that_it_frees")
-
-
 @pytest.mark.parametrize(
     ("card", "kinds", "reset"),
-    [(SHARED, ("domain", "vgpu"), "by the driver"), pytest.param(WHOLE, ("domain",), "flr", marks=_WHOLE_CARD)],
+    [(SHARED, ("domain", "vgpu"), "by the driver"), pytest.param(WHOLE, ("domain",), "flr", marks=_WHOLE)],
 )
 def test_gc_proves_the_devices_that_it_frees(
     card: str, kinds: tuple[str, ...], reset: str, operator: Operator, hosts: lab.LabFolder, tmp_path: Path

@@ -213,10 +213,21 @@ def list_all(host: Host, manager: FabricManager) -> Tuple[FabricPartition, ...]:
     except Problem as problem:
         if problem.code != ProblemCode.FABRIC_STARTING:
             raise
-        manager.set_active(sorted(_held_partitions(host)))
-        listed = manager.partitions()
+        listed = _told(manager, sorted(_held_partitions(host)))
     fabric_notes.note_listed(host, listed)
     return listed
+
+
+def _told(manager: FabricManager, numbers: Sequence[int]) -> Tuple[FabricPartition, ...]:
+    """Tell one that starts the active partitions, unless its start has ended meanwhile. Returns what it lists."""
+    try:
+        manager.set_active(numbers)
+    except Problem as refused:
+        try:
+            return manager.partitions()
+        except Problem:
+            raise refused from None
+    return manager.partitions()
 
 
 def _held_partitions(host: Host) -> List[int]:

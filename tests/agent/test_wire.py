@@ -22,6 +22,16 @@ from vgpuctl.agent.wire.facts import (
     VirtualFunction,
 )
 from vgpuctl.agent.wire.memory import HugepageFacts, NumaNode
+from vgpuctl.agent.wire.network_function import (
+    FunctionCommand,
+    FunctionFile,
+    FunctionPort,
+    FunctionProgram,
+    FunctionQuery,
+    FunctionRoute,
+    NetworkFunction,
+    SetNetworkFunction,
+)
 from vgpuctl.agent.wire.ovn import CertificateFiles
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import (
@@ -147,6 +157,28 @@ STEPS: tuple[Step, ...] = (
     ActivatePartition(PARTITION),
     DeactivatePartition(PARTITION),
     RestorePartitions((PARTITION,)),
+    SetNetworkFunction(
+        "vgn_0123456789ab",
+        NetworkFunction(
+            "load-balancer",
+            (
+                FunctionPort(
+                    "vgf0123456789a",
+                    "vgn_0123456789ab",
+                    "0a:00:00:00:00:01",
+                    ("10.9.0.250/24",),
+                    1442,
+                    (FunctionRoute("default", "10.9.0.1"),),
+                ),
+            ),
+            (FunctionFile("haproxy.cfg", "global\n"), FunctionFile("shop.pem", "secret", is_secret=True)),
+            (FunctionCommand(("ip", "link", "show"), "File exists"),),
+            (FunctionProgram("haproxy", ("haproxy", "-W"), ("haproxy", "-c"), "SIGUSR2"),),
+            (FunctionQuery("stat", socket="{run}/stats.sock", text="show stat"),),
+            needs=("haproxy",),
+        ),
+    ),
+    SetNetworkFunction("vgn_0123456789ab", None),
 )
 
 

@@ -20,7 +20,7 @@ MAX_REQUEST_BYTES = 16 << 20
 
 
 def main(argv: Optional[List[str]] = None) -> None:
-    """Serve requests until stdin closes, or restore the layout of a manifest."""
+    """Serve requests until stdin closes, or do the work of one of the host's own units."""
     if not (sys.argv[1:] if argv is None else argv):
         serve(Host())
         return
@@ -39,6 +39,7 @@ def main(argv: Optional[List[str]] = None) -> None:
     textfile.add_argument(
         "--after", action="store_true", help="run after the service: write only that it failed, where it did"
     )
+    commands.add_parser("functions", help="have the network functions of this host after a boot and end")
     arguments = parser.parse_args(argv)
     if arguments.command == "apply":
         from vgpuctl.agent import restore
@@ -49,6 +50,10 @@ def main(argv: Optional[List[str]] = None) -> None:
         from vgpuctl.agent import textfile_run
 
         sys.exit(textfile_run.main(Host(arguments.root), has_ended=arguments.after))
+    if arguments.command == "functions":
+        from vgpuctl.agent import functions_run
+
+        sys.exit(functions_run.main(Host(arguments.root)))
     serve(Host(arguments.root))
 
 

@@ -13,6 +13,7 @@ from vgpuctl.agent.wire.fabric import ActivatePartition, DeactivatePartition, Re
 from vgpuctl.agent.wire.facts import Holder, HostFacts
 from vgpuctl.agent.wire.guest_state import GuestState
 from vgpuctl.agent.wire.image import ImageFile
+from vgpuctl.agent.wire.network_function import SetNetworkFunction
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetFunctionParams, SetVfParams, StopFunction
 from vgpuctl.agent.wire.steps import (
@@ -81,6 +82,7 @@ _TAKERS: Dict[Type[Step], str] = {
     ActivatePartition: "partition.ensure_active",
     DeactivatePartition: "partition.ensure_inactive",
     RestorePartitions: "partition.ensure_restored",
+    SetNetworkFunction: "network_function.ensure",
     # `mdev.create` is taken by changes/mdev.py, and so on.
     **{step: f"{step.op.partition('.')[0].replace('-', '_')}.ensure" for step in VGPU_STEPS},
 }
@@ -237,6 +239,7 @@ _ANSWERS = {
     "holders": ("holders",),
     "image": ("image",),
     "tunnels": ("tunnels",),
+    "functions": ("functions",),
     "guest-state": ("state",),
     "record": ("recording",),
     "compatibility": ("compatibility",),
@@ -250,6 +253,7 @@ _READERS: Dict[str, Callable[[Host, Request], Any]] = {
     "holders": lambda host, request: read_holders(host, request.target or ""),
     "image": _read_image,
     "tunnels": lambda host, _request: _function("facts.tunnels.probe")(host),
+    "functions": lambda host, request: _function("facts.network_function.read")(host, request.target),
     "state": _handle_state,
     "recording": lambda host, _request: record(host),
     "compatibility": lambda host, request: _function("facts.nvml_migration.compare")(host, request.comparison),

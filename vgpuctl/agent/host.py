@@ -80,6 +80,36 @@ class Host(KernelFiles, DiskFiles):
             ) from error
         return Completed(status, output.decode(errors="replace"), errors.decode(errors="replace"))
 
+    def start(self, argv: Sequence[str], log: str) -> str:
+        """Start a program that goes on when the agent has ended. Returns what names its process.
+
+        log: the file of the disk that gets its output. Raises Problem `program-missing`.
+        """
+        from vgpuctl.agent import detached
+
+        program = self.find_program(argv[0])
+        if program is None:
+            raise Problem(ProblemCode.PROGRAM_MISSING, f"the program {argv[0]} is not on this host", path=argv[0])
+        self.writes += 1
+        try:
+            return detached.start([program, *argv[1:]], self.path(log), {**os.environ, "LC_ALL": "C.UTF-8"})
+        except OSError as error:
+            message = f"{argv[0]} cannot be started: {error.strerror}"
+            raise Problem(ProblemCode.PROGRAM_MISSING, message, path=argv[0], errno=errno_name(error)) from error
+
+    def is_same_process(self, process: str) -> bool:
+        """Tell whether a process that `start` named is there. A simulated machine answers here."""
+        from vgpuctl.agent import detached
+
+        return detached.is_same(process)
+
+    def send_signal(self, process: str, name: str) -> None:
+        """Send a signal by its name, such as `SIGTERM`, to a process that `start` named."""
+        from vgpuctl.agent import detached
+
+        self.writes += 1
+        detached.send(process, name)
+
     def find_program(self, name: str) -> Optional[str]:
         """Return the path to run for a program's name or absolute path, None when it is not there."""
         if name.startswith("/"):

@@ -22,6 +22,7 @@ from vgpuctl.agent.wire.guest_state import GuestState, StateAction, StateOrder
 from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.migration import VgpuComparison, VgpuCompatibility
+from vgpuctl.agent.wire.network_function import FunctionsReading
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.agent.wire.steps import Change, Step
@@ -211,6 +212,10 @@ class AgentClient:
     def tunnels(self) -> TunnelProbe | None:
         """Read the tunnels' counters and send each a few packets; None without ovn-controller. Raises as `facts`."""
         return self._ask(Request("tunnels"), self._timeout_s).tunnels
+
+    def functions(self, name: str | None = None) -> FunctionsReading:
+        """Read the network functions of the host; the one of this name answers its queries. Raises as `facts`."""
+        return self._wanted(self._ask(Request("functions", target=name), self._timeout_s).functions, "functions")
 
     def close(self) -> None:
         """End the agent; it ends by itself when the connection goes."""

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port, Subnet
+from vgpuctl.model.network_function import FunctionPlace
 from vgpuctl.model.security_rule import EgressDefault, Rule
 
 DEFAULT_GROUP = "default"
@@ -296,7 +297,7 @@ class Vpc:
     external network routes to it.
     egress: what becomes of the traffic from its VMs that no rule is about.
     domain: of the internal names, as `internal`; None: there are no names.
-    aside: chassis that carry a gateway only if no other can.
+    aside: chassis that carry a gateway only if no other can. functions: programs on hosts with a port in a network.
     """
 
     tenant: str
@@ -317,6 +318,7 @@ class Vpc:
     routed6: frozenset[str] = frozenset()
     domain: str | None = None
     aside: frozenset[str] = frozenset()
+    functions: tuple[FunctionPlace, ...] = ()
     ports_by_vm: dict[str, VpcPort] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

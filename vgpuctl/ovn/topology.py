@@ -9,6 +9,7 @@ import ipaddress
 from collections.abc import Iterator
 
 from vgpuctl.model.network import Network, Subnet, is_ipv6, link_local, mac_address
+from vgpuctl.model.network_function import FunctionPlace
 from vgpuctl.model.vpc import ExternalNetwork, Vpc, VpcPort, link_addresses, ovn_name
 from vgpuctl.ovn.balancing import balancer_references, balancer_rows, forward_rows, router_references
 from vgpuctl.ovn.gateways import chassis_rows, gateway_port
@@ -76,6 +77,7 @@ def _networks(vpc: Vpc) -> Iterator[Row]:
     for network in vpc.networks:
         members = [port for port in vpc.ports if port.port.network_id == network.id]
         own: list[Row] = [*_dhcp(vpc, network), *(_port(network, port) for port in members), *names_port(vpc, network)]
+        own += [_function_port(one) for one in vpc.functions if one.network.id == network.id]
         if not network.request.isolated:
             own.extend(_gateway(vpc, network))
         if network.request.name in connects:
@@ -113,6 +115,20 @@ def _port(network: Network, port: VpcPort) -> Row:
             for one in network.subnets
         },
     )
+
+
+def _function_port(place: FunctionPlace) -> Row:
+    """The port of a program of vgpuctl's on a host, in no security group. Only its own chassis may have it."""
+    own = " ".join((place.mac, *place.addresses))
+    columns: dict[str, object] = {
+        "name": place.name,
+        "addresses": [own],
+        "port_security": [] if place.forwards else [own],
+        "enabled": [True],
+        "type": "",
+        "options": {"requested-chassis": place.chassis} if place.chassis else {},
+    }
+    return Row("Logical_Switch_Port", f"function/{place.name}", columns)
 
 
 def _limits(port: VpcPort) -> Iterator[Row]:

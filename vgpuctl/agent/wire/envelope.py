@@ -25,6 +25,7 @@ from vgpuctl.agent.wire.guest_state import GuestState, StateOrder
 from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.migration import VgpuComparison, VgpuCompatibility
+from vgpuctl.agent.wire.network_function import FunctionsReading
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.readings import HostReadings
@@ -50,6 +51,7 @@ CALLS = (
     "guest-state",
     "record",
     "compatibility",
+    "functions",
 )
 
 
@@ -79,7 +81,8 @@ class Request:
     """A request to the agent.
 
     call: one of CALLS. steps belong to `apply`, boot to `boot`, certificate and textfile to their own, dry_run to all
-    four. target belongs to `holders` (a PCI address or an mdev's UUID) and to `image` (an absolute path).
+    four. target belongs to `holders` (a PCI address or an mdev's UUID), to `image` (an absolute path), and to
+    `functions` (a function that is also asked its queries; None to list all).
     with_digest belongs to `image`, state to `guest-state`, comparison to `compatibility`.
     """
 
@@ -117,6 +120,7 @@ class Reply:
     state: Optional[GuestState] = None
     recording: Optional[str] = None
     compatibility: Optional[VgpuCompatibility] = None
+    functions: Optional[FunctionsReading] = None
 
 
 def request_to_json(request: Request) -> Dict[str, Any]:
@@ -156,6 +160,7 @@ def request_from_json(value: object) -> Request:
         "apply": {"protocol", "call", "steps", "dry_run"},
         "holders": {"protocol", "call", "target"},
         "image": {"protocol", "call", "target", "with_digest"},
+        "functions": {"protocol", "call", "target"},
         "boot": {"protocol", "call", "boot", "dry_run"},
         "certificate": {"protocol", "call", "certificate", "dry_run"},
         "textfile": {"protocol", "call", "textfile", "dry_run"},
@@ -170,7 +175,7 @@ def request_from_json(value: object) -> Request:
         call,
         tuple(step_from_json(step, f"steps[{number}]") for number, step in enumerate(steps)),
         get_bool(obj, "dry_run") if "dry_run" in obj else False,
-        get_str(obj, "target") if call in ("holders", "image") else None,
+        get_str(obj, "target") if call in ("holders", "image") or "target" in obj else None,
         from_json(BootFiles, obj.get("boot"), "boot") if call == "boot" else None,
         from_json(CertificateFiles, obj.get("certificate"), "certificate") if call == "certificate" else None,
         get_bool(obj, "with_digest") if call == "image" else False,

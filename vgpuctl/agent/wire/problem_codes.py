@@ -245,5 +245,15 @@ class ProblemCode(str, Enum):
     DAEMON_DID_NOT_STOP = "daemon-did-not-stop"
     """The part of OVN still runs after its stop."""
 
+    # Network functions
+    BAD_FUNCTION = "bad-function"
+    """The function has a name, interface, file or program that cannot be."""
+    FUNCTION_CONFIG_REFUSED = "function-config-refused"
+    """The function's program does not accept its new configuration; the one in use stays."""
+    FUNCTION_COMMAND_FAILED = "function-command-failed"
+    """A command that builds or removes a part of the function failed."""
+    FUNCTION_NOT_RUNNING = "function-not-running"
+    """A program of the function does not run after its start."""
+
     def __str__(self) -> str:
         return self.value

@@ -8,6 +8,7 @@ from typing import ClassVar, Optional, Tuple, Union
 
 from vgpuctl.agent.wire.cdi import SetContainerGpus
 from vgpuctl.agent.wire.fabric import PARTITION_STEPS, ActivatePartition, DeactivatePartition, RestorePartitions
+from vgpuctl.agent.wire.network_function import SetNetworkFunction
 from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetFunctionParams, SetVfParams, StopFunction, VgpuStep
 from vgpuctl.agent.wire.tuning import TUNING_STEPS, TuningStep
 from vgpuctl.agent.wire.values import dataclass
@@ -277,6 +278,7 @@ Step = Union[
     ActivatePartition,
     DeactivatePartition,
     RestorePartitions,
+    SetNetworkFunction,
 ]
 STEPS = (
     SetVirtualFunctions,
@@ -304,6 +306,7 @@ STEPS = (
     TakeOutUplink,
     SetContainerGpus,
     *PARTITION_STEPS,
+    SetNetworkFunction,
 )
 
 

@@ -1,19 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Tenants' gateways and the hosts that carry them: off a host that is drained or dead, and back on it."""
 
-import contextlib
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from vgpuctl.errors import InventoryError, UsageError, VgpuctlError
+from vgpuctl.errors import UsageError, VgpuctlError
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vpc import ExternalNetwork, Gateway
 from vgpuctl.ovn.gateways import chassis_order, gateway_port
 from vgpuctl.usecases.network.chassis_aside import chassis_aside, end_aside, set_aside
+from vgpuctl.usecases.network.chassis_hosts import chassis_of, hosts_of
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
-from vgpuctl.usecases.network.vpc import apply_vpcs, carried
+from vgpuctl.usecases.network.vpc import apply_vpcs, carried, in_words
 from vgpuctl.usecases.running.services import Services
 
 if TYPE_CHECKING:
@@ -52,33 +52,6 @@ def users_of(session: "Session", network: ExternalNetwork) -> list[str]:
         if any(one.external_network == network.name for one in session.vpc_objects(tenant.name, Gateway))
         and carried(session, tenant.name)
     ]
-
-
-def chassis_of(services: Services, host: str) -> str:
-    """A host's name in OVN: as its layout says, else as Open vSwitch had it at the last reading, else its own."""
-    with contextlib.suppress(InventoryError):
-        layout = services.inventory.layout(host)
-        if layout is not None and layout.network is not None:
-            return layout.network.chassis
-    with services.store.reading() as session:
-        record = session.facts(host)
-    ovn = None if record is None else record.facts.ovn
-    return host if ovn is None or ovn.chassis is None else ovn.chassis.system_id or host
-
-
-def hosts_of(services: Services, chassis: Iterable[str]) -> Mapping[str, str | None]:
-    """The host of the inventory that is each chassis; None where no host is. Raises UsageError without an inventory."""
-    names = services.inventory.hosts()
-    found: dict[str, str | None] = {}
-    by_chassis: dict[str, str] | None = None
-    for one in chassis:
-        if one in names and chassis_of(services, one) == one:
-            found[one] = one
-            continue
-        if by_chassis is None:
-            by_chassis = {chassis_of(services, name): name for name in names}
-        found[one] = by_chassis.get(one)
-    return found
 
 
 def leave_gateways(services: Services, host: str, *, accepts: bool) -> list[GatewayMove]:
@@ -176,7 +149,7 @@ def _apply_or_say(services: Services, host: str, chassis: str) -> None:
         services.require_northbound()
         with locked(services, OVN_SUBJECT):
             for change in apply_vpcs(services, tenants, dry_run=services.rehearsal is not None):
-                services.say(f"{host}: gateways of {counted(len(tenants), 'tenant')}: OVN has {change}")
+                services.say(f"{host}: gateways of {counted(len(tenants), 'tenant')}: {in_words(change)}")
     except VgpuctlError as error:
         services.say(f"{host}: gateways stay as they are in OVN: {error.message}; `vgpuctl repair` writes them")
 

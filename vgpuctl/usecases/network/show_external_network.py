@@ -9,7 +9,8 @@ from vgpuctl.model.vpc import ExternalNetwork
 from vgpuctl.ovn.gateways import chassis_order, gateway_port
 from vgpuctl.ovn.southbound import GatewaysSeen
 from vgpuctl.usecases.network.chassis_aside import chassis_aside
-from vgpuctl.usecases.network.gateways import hosts_of, look, users_of
+from vgpuctl.usecases.network.chassis_hosts import hosts_of
+from vgpuctl.usecases.network.gateways import look, users_of
 from vgpuctl.usecases.network.vpc import ROUTER_HOLDER
 from vgpuctl.usecases.running.services import Services
 

@@ -29,6 +29,8 @@ from vgpuctl.model.vpc import (
 from vgpuctl.ovn.topology import external_owner, external_rows, tenant_owner, vpc_rows
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.chassis_aside import chassis_aside
+from vgpuctl.usecases.network.function_kinds import places_of
+from vgpuctl.usecases.network.functions import bring_functions
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
 from vgpuctl.usecases.running.services import Services
 
@@ -79,14 +81,14 @@ def read_vpc(
     for gateway in objects(Gateway):
         external = session.external_network(gateway.external_network)
         address = session.hold_external_address(external, tenant, ROUTER_HOLDER)
-        return replace(
+        vpc = replace(
             vpc,
             external_network=external,
             router_address=address,
             router_address6=session.external_address6(external, tenant, ROUTER_HOLDER),
             routed6=session.routed_prefixes(external, tenant),
         )
-    return vpc
+    return replace(vpc, functions=tuple(places_of(vpc)))
 
 
 def _vpc_port(port: Port, request: VmRequest) -> VpcPort:
@@ -126,7 +128,7 @@ def apply_vpcs(
     without: Collection[Place] = (),
     dry_run: bool = False,
 ) -> list[str]:
-    """The same for several tenants in one transaction: all or none."""
+    """The same for several tenants in one transaction: all or none. Their network functions on hosts follow it."""
     with services.store.reading() as session:
         neighbours = set(tenants)
         for tenant in tenants:
@@ -141,7 +143,13 @@ def apply_vpcs(
     wanted = {external_owner(network.name): external_rows(network) for network in external}
     wanted |= {tenant_owner(vpc.tenant): vpc_rows(vpc) for vpc in vpcs}
     counts = Counter(change.word for change in services.northbound.apply(wanted, dry_run=dry_run))
-    return [f"{counts[word]} rows {word}" for word in ("created", "changed", "removed") if counts[word]]
+    rows = [f"{counts[word]} rows {word}" for word in ("created", "changed", "removed") if counts[word]]
+    return rows + bring_functions(services, vpcs, dry_run=dry_run)
+
+
+def in_words(change: str) -> str:
+    """A change that `apply_vpcs` returned, as a sentence: rows are OVN's, and a host's function says so itself."""
+    return change if ": " in change else f"OVN has {change}"
 
 
 def _peerings(

@@ -18,7 +18,7 @@ from vgpuctl.model.vpc import AddressGroup, FloatingIp, Gateway, PortForward, Se
 from vgpuctl.specs.vpc_objects import is_same, without_given
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked, refuse_without_ovn
-from vgpuctl.usecases.network.vpc import apply_vpc, carried
+from vgpuctl.usecases.network.vpc import apply_vpc, carried, in_words
 from vgpuctl.usecases.network.vpc_addresses import all_objects, set_object
 from vgpuctl.usecases.running.services import Services
 
@@ -76,7 +76,7 @@ def change_objects(services: Services, tenant: str, decide: Callable[[Session], 
         if has_ovn:
             rows = apply_vpc(services, tenant, without={(tenant, spec.kind, spec.key) for spec in gone})
             for row in rows:
-                services.say(f"{tenant}: OVN has {row}")
+                services.say(f"{tenant}: {in_words(row)}")
         if gone:
             with services.store.transaction() as session:
                 for spec in gone:

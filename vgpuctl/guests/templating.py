@@ -32,6 +32,7 @@ def environment() -> "Environment":
     )
     made.policies["json.dumps_function"] = _yaml_text
     made.filters["shell"] = _shell_word
+    made.filters["haproxy"] = _haproxy_word
     return made
 
 
@@ -48,6 +49,22 @@ def _shell_word(value: object) -> "Markup":
     return Markup(shlex.quote(str(value)))
 
 
+def _haproxy_word(value: object) -> "Markup":
+    """Write a value as one word of HAProxy's configuration: in single quotes every character stands for itself.
+
+    Raises ValueError for control characters: no quotes hold the end of a line (HAProxy's configuration manual, 2.2).
+    """
+    from markupsafe import Markup
+
+    text = str(value)
+    if not text.isprintable():
+        raise ValueError(f"a word of HAProxy's configuration cannot be {text!a}")
+    return Markup("'" + text.replace("'", "'\"'\"'") + "'")
+
+
 def render_template(name: str, /, **values: object) -> str:
-    """Render the file `name` of templates/. Values are escaped for XML; `tojson` is for YAML, `shell` for sh."""
+    """Render the file `name` of templates/. Values are escaped for XML; `tojson` is for YAML, `shell` for sh.
+
+    `haproxy` is for HAProxy's configuration.
+    """
     return environment().get_template(name).render(**values)

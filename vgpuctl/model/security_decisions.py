@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vgpuctl.errors import UsageError
-from vgpuctl.model.network import Subnet, monitor_of
+from vgpuctl.model.network import Subnet, is_ipv6, monitor_of
 from vgpuctl.model.rule_text import describe_icmp_type, describe_rule, parse_icmp_type
 from vgpuctl.model.security_rule import ANYWHERE, ICMP_ANSWERS, Direction, EgressDefault, Protocol, Rule, RuleAction
-from vgpuctl.model.vpc import DEFAULT_GROUP, SecurityGroup, Vpc, VpcKind, VpcPort
+from vgpuctl.model.vpc import DEFAULT_GROUP, LoadBalancer, SecurityGroup, Vpc, VpcKind, VpcPort
 from vgpuctl.model.vpc_text import parse_ports
 
 OWN_DEFAULT = SecurityGroup(DEFAULT_GROUP, (Rule(source=f"group:{DEFAULT_GROUP}"),))
@@ -102,14 +102,18 @@ def hidden_backends(vpc: Vpc) -> Iterator[tuple[VpcKind, str, str]]:
     """VMs behind balancers that no connection reaches although their health checks pass: kind, key, and the warning.
 
     OVN's health checks pass all ACLs (northd: `eth.src == $svc_monitor_mac`), so they say nothing about the rules.
+    A balancer that reads HTTP connects from the addresses of its instances, and its own checks obey the rules.
     """
     networks = {network.id: network for network in vpc.networks}
     for balancer in vpc.balancers:
+        if balancer.protocol.is_http():
+            yield from _hidden_members(vpc, balancer)
+            continue
         for vm in balancer.vms:
             port = vpc.port_in(vm, balancer.network)
             if port is None:
                 continue
-            traffic = Traffic(Protocol(balancer.protocol), balancer.vm_port)
+            traffic = Traffic(Protocol(balancer.protocol.transport), balancer.vm_port)
             if not _is_open(vpc, port, traffic):
                 groups = ", ".join(groups_of(port))
                 text = f"no rule of VM {vm}'s security groups ({groups}) allows {traffic}, so it answers no client"
@@ -127,6 +131,31 @@ def hidden_backends(vpc: Vpc) -> Iterator[tuple[VpcKind, str, str]]:
                 )
                 yield VpcKind.SECURITY_GROUP, decided.group, text
                 yield VpcKind.LOAD_BALANCER, balancer.name, text
+
+
+def _hidden_members(vpc: Vpc, balancer: LoadBalancer) -> Iterator[tuple[VpcKind, str, str]]:
+    """Members of pools that the balancer's instances cannot connect to."""
+    for pool in balancer.all_pools:
+        traffic = Traffic(Protocol.TCP, pool.vm_port or balancer.vm_port)
+        for vm in pool.vms:
+            port = vpc.port_in(vm, balancer.network)
+            if port is None:
+                continue
+            version = is_ipv6(port.port.address)
+            sources = [one for instance in balancer.instances for one in instance if is_ipv6(one) == version]
+            refused = [
+                one
+                for one in sources
+                if decide(vpc, port, Direction.INGRESS, one, traffic).action is not RuleAction.ALLOW
+            ]
+            if refused:
+                groups = ", ".join(groups_of(port))
+                yield (
+                    VpcKind.LOAD_BALANCER,
+                    balancer.name,
+                    f"no rule of VM {vm}'s security groups ({groups}) allows {traffic} from the balancer's instances"
+                    f" ({', '.join(refused)}), so it gets no request: allow it from the network {balancer.network}",
+                )
 
 
 def _is_open(vpc: Vpc, port: VpcPort, traffic: Traffic) -> bool:

@@ -3,12 +3,15 @@
 
 import ipaddress
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from vgpuctl.model.network import is_ipv6, monitor_of
+from vgpuctl.model.network import Subnet, is_ipv6, monitor_of
 from vgpuctl.model.vpc import LoadBalancer, Vpc, ovn_name
 from vgpuctl.ovn.rows import Reference, Row
 
 _TABLE = "Load_Balancer"
+_OF_PROGRAMS = (2, 2, 2)
+"""Seconds between checks, for an answer, and failed ones before a program gets no connections."""
 
 
 def balancer_references(vpc: Vpc) -> tuple[Reference, ...]:
@@ -36,11 +39,13 @@ def router_references(vpc: Vpc) -> tuple[Reference, ...]:
 
 
 def balancer_rows(vpc: Vpc) -> Iterator[Row]:
-    """One balancer each, with its health checks: every backend is asked from an address that no port has."""
-    networks = {network.id: network for network in vpc.networks}
+    """One balancer each, with its health checks: every backend is asked from an address that no port has.
+
+    The backends are VMs, or the programs of a balancer that reads HTTP.
+    """
     for balancer in vpc.balancers:
-        found = [vpc.port_in(vm, balancer.network) for vm in balancer.vms]
-        ports = [one.port for one in found if one is not None]
+        backends = _backends(vpc, balancer)
+        backend_port = balancer.port if balancer.protocol.is_http() else balancer.vm_port
         virtuals = dict.fromkeys(one for one in (balancer.address, balancer.address6) if one)
         checks = [_health_check(balancer, virtual) for virtual in virtuals]
         yield from checks
@@ -49,37 +54,64 @@ def balancer_rows(vpc: Vpc) -> Iterator[Row]:
             f"balancer/{balancer.name}",
             {
                 "name": ovn_name("b", vpc.tenant, balancer.name),
-                "protocol": [str(balancer.protocol)],
+                "protocol": [balancer.protocol.transport],
                 "vips": {
                     endpoint(virtual, balancer.port): ",".join(
-                        endpoint(address, balancer.vm_port)
-                        for port in ports
-                        for address in port.addresses
-                        if is_ipv6(address) == is_ipv6(virtual)
+                        endpoint(one.address, backend_port)
+                        for one in backends
+                        if is_ipv6(one.address) == is_ipv6(virtual)
                     )
                     for virtual in virtuals
                 },
                 "ip_port_mappings": {
-                    bracketed(address): f"{port.id}:{bracketed(monitor_of(subnet))}"
-                    for port in ports
-                    for address, subnet in zip(port.addresses, networks[port.network_id].subnets, strict=True)
+                    bracketed(one.address): f"{one.port}:{bracketed(monitor_of(one.subnet))}" for one in backends
                 },
             },
             {"health_check": tuple(check.reference for check in checks)},
         )
 
 
+@dataclass(frozen=True)
+class _Backend:
+    """One address that connections go to. port: the logical switch port."""
+
+    port: str
+    address: str
+    subnet: Subnet
+
+
+def _backends(vpc: Vpc, balancer: LoadBalancer) -> list[_Backend]:
+    if balancer.protocol.is_http():
+        own = [one for one in vpc.functions if (one.kind, one.owner) == (balancer.kind, balancer.name) and one.chassis]
+        return [
+            _Backend(one.name, address, subnet)
+            for one in own
+            for subnet, address in zip(one.network.subnets, one.addresses, strict=True)
+        ]
+    networks = {network.id: network for network in vpc.networks}
+    found = [vpc.port_in(vm, balancer.network) for vm in balancer.vms]
+    return [
+        _Backend(one.port.id, address, subnet)
+        for one in found
+        if one is not None
+        for address, subnet in zip(one.port.addresses, networks[one.port.network_id].subnets, strict=True)
+    ]
+
+
 def _health_check(balancer: LoadBalancer, virtual: str) -> Row:
+    asked = (balancer.health_interval_s, balancer.health_timeout_s, balancer.health_failures)
+    # A balancer of HTTP checks its VMs itself, as it was asked to; here its own programs are checked.
+    interval_s, timeout_s, failures = _OF_PROGRAMS if balancer.protocol.is_http() else asked
     return Row(
         "Load_Balancer_Health_Check",
         f"balancer/{balancer.name}" + ("/ipv6" if virtual != balancer.address else ""),
         {
             "vip": endpoint(virtual, balancer.port),
             "options": {
-                "interval": str(balancer.health_interval_s),
-                "timeout": str(balancer.health_timeout_s),
+                "interval": str(interval_s),
+                "timeout": str(timeout_s),
                 "success_count": "1",
-                "failure_count": str(balancer.health_failures),
+                "failure_count": str(failures),
             },
         },
     )

@@ -23,6 +23,7 @@ from vgpuctl.specs.field import Field, Table, Text, Truth, Whole
 from vgpuctl.specs.file_kinds import FileKind, refuse_other_kind
 from vgpuctl.specs.flags import read_text
 from vgpuctl.specs.guest_rules import fits_system
+from vgpuctl.specs.http_balancing import ReadFile
 from vgpuctl.specs.network import NETWORK, build_network
 from vgpuctl.specs.node_pool import read_pool_entry
 from vgpuctl.specs.origin import malformed
@@ -123,7 +124,7 @@ def _read_tenant(root: Value, files: SecretFiles, *, default_backend: Backend) -
             _network(value, name, head.tenant, default_backend=default_backend)
             for name, value in _mapping(entries.get("networks"))
         ),
-        tuple(_objects(entries)),
+        tuple(_objects(entries, files)),
         vms,
         head.guest_probe,
         tuple(_node_pools(entries, head, files, vms)),
@@ -136,13 +137,13 @@ def _network(value: Value, name: str, tenant: str, *, default_backend: Backend) 
         return build_network(name, tenant, values, default_backend=default_backend)
 
 
-def _objects(entries: dict[str, Value]) -> Iterator[VpcSpec]:
+def _objects(entries: dict[str, Value], files: SecretFiles) -> Iterator[VpcSpec]:
     for kind in KINDS:
         for name, value in _written(kind, entries):
-            yield _object(kind, name, value)
+            yield _object(kind, name, value, files)
 
 
-def _object(kind: ObjectKind, name: str | None, value: Value) -> VpcSpec:
+def _object(kind: ObjectKind, name: str | None, value: Value, files: SecretFiles) -> VpcSpec:
     """One object: a mapping of its fields, or the value itself of a single one. name: of an object that is a key."""
     table, given = kind.table, dict[str, Any]()
     if name is not None:
@@ -155,7 +156,7 @@ def _object(kind: ObjectKind, name: str | None, value: Value) -> VpcSpec:
         (only,) = table.fields
         given[only.path] = read_field(table, only, value)
     with value.located():
-        return kind.build(given)
+        return kind.build(kind.with_files(given, ReadFile(files.read, files.read)))
 
 
 def _written(kind: ObjectKind, entries: dict[str, Value]) -> Iterator[tuple[str | None, Value]]:

@@ -11,6 +11,7 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any
 
+from vgpuctl.model.http_balancing import BalancerProtocol
 from vgpuctl.model.rule_text import describe_rule, parse_network, parse_rule
 from vgpuctl.model.security_rule import EgressDefault
 from vgpuctl.model.vm import check_name
@@ -33,6 +34,7 @@ from vgpuctl.model.vpc_text import parse_forwarded
 from vgpuctl.specs import comparison
 from vgpuctl.specs.field import Choice, Field, Table, Text, Whole, show
 from vgpuctl.specs.flags import read_flags, read_text
+from vgpuctl.specs.http_balancing import HTTP_FILES, OF_HTTP, NamedFile, ReadFile, read_named
 from vgpuctl.specs.security_rule import RULE
 
 _NAME = Text(check_name)
@@ -65,7 +67,9 @@ class ObjectKind:
     argument: the argument of create-KIND and delete-KIND, if it is not the first field. given: attributes that the
     store fills in, with their value before. defaults: of attributes that may be left out. same_as: attributes that take
     another one's value. vms: the attribute that names VMs. changed: fields that can change later; changed_list: and the
-    list that changes by its items. item_name, item_help: of the commands for single items. to_change: a hint.
+    list that changes by its items. item_name, item_help: of the commands for single items. files: attributes whose text
+    names a file, and what the model keeps of its path and content. runs_on_hosts: objects may be programs there.
+    to_change: a hint.
     """
 
     model: type[Any]
@@ -84,6 +88,8 @@ class ObjectKind:
     changed_list: str | None = None
     item_name: str | None = None
     item_help: str = ""
+    files: Mapping[str, NamedFile] = field(default_factory=dict)
+    runs_on_hosts: bool = False
     to_change: str = "delete it first, or change it in the tenant's file"
 
     @property
@@ -117,7 +123,12 @@ class ObjectKind:
 
     def read(self, given: Mapping[str, Any]) -> VpcSpec:
         """Make an object from a command's argument and flags. Raises UsageError."""
-        return self.build(read_flags((self.named_by, *self.fields), given))
+        return self.build(self.with_files(read_flags((self.named_by, *self.fields), given), read_named))
+
+    def with_files(self, values: Mapping[str, Any], read_file: ReadFile) -> dict[str, Any]:
+        """The values with what the files have that they name. Raises UsageError."""
+        read = {name: file.read(values[name], read_file) for name, file in self.files.items() if name in values}
+        return {**values, **read}
 
     def build(self, values: Mapping[str, Any]) -> VpcSpec:
         """Make an object from the values of its attributes."""
@@ -234,7 +245,13 @@ KINDS = (
             _name("name", "Name of the load balancer"),
             _name("network", "Network of its address", "--network"),
             Field("port", _PORT, "Port of its address", flag="--port", is_required=True),
-            Field("protocol", Choice(PortProtocol), "Protocol of the port", flag="--protocol", default="tcp"),
+            Field(
+                "protocol",
+                Choice(BalancerProtocol),
+                "Protocol of the port; http and https read requests",
+                flag="--protocol",
+                default="tcp",
+            ),
             _name("vms", "VM behind the load balancer", "--vm", is_list=True),
             Field("vm_port", _PORT, "Port of the VMs", flag="--vm-port", default="the same port"),
             Field("interval_s", _CHECK, "Seconds between health checks", "health_interval_s", "--interval"),
@@ -246,19 +263,23 @@ KINDS = (
                 "health_failures",
                 "--failures",
             ),
+            *OF_HTTP,
         ),
         "{address}:{port} of {network} to {vms}, port {vm_port}",
         "It shares connections to its address among the VMs that answer its health checks. The address is the highest"
-        " free one of the network.",
+        " free one of the network. With protocol http or https it reads requests: routes lead them to pools of VMs by"
+        " host and path. It then runs on two hosts of the tenant's external network, which need haproxy.",
         "Their addresses become free.",
-        given={"address": "", "address6": ""},
-        defaults={"protocol": PortProtocol.TCP},
+        given={"address": "", "address6": "", "instances": ()},
+        defaults={"protocol": BalancerProtocol.TCP},
         same_as={"vm_port": "port"},
-        vms="vms",
-        changed=("vm_port", "interval_s", "timeout_s", "failures"),
+        vms="all_vms",
+        files=HTTP_FILES,
+        runs_on_hosts=True,
+        changed=("vm_port", "interval_s", "timeout_s", "failures", *(one.key for one in OF_HTTP)),
         changed_list="vms",
-        to_change="change its VMs and checks with `vgpuctl set-load-balancer`; delete it first, or change it in the"
-        " tenant's file, for the rest",
+        to_change="change its VMs, routes, certificate and checks with `vgpuctl set-load-balancer`; delete it first, or"
+        " change it in the tenant's file, for the rest",
     ),
     ObjectKind(
         FloatingIp,
@@ -344,4 +365,4 @@ def describe(spec: VpcSpec) -> str:
 def _words(one: Field, value: object) -> str:
     if isinstance(value, tuple) and one.is_list:
         return ", ".join(show(one.type, each) for each in value) or "none"
-    return one.default or "none" if value is None else show(one.type, value)
+    return one.default or "none" if value is None or value == "" else show(one.type, value)

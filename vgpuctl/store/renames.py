@@ -90,6 +90,11 @@ def _renamed(spec: "VpcSpec", old: str, name: str) -> "VpcSpec | None":
 
     if isinstance(spec, FloatingIp | PortForward):
         return replace(spec, vm=name) if spec.vm == old else None
-    if isinstance(spec, LoadBalancer) and old in spec.vms:
-        return replace(spec, vms=tuple(name if vm == old else vm for vm in spec.vms))
+    if isinstance(spec, LoadBalancer) and old in spec.all_vms:
+        pools = tuple(replace(pool, vms=_with_name(pool.vms, old, name)) for pool in spec.pools)
+        return replace(spec, vms=_with_name(spec.vms, old, name), pools=pools)
     return None
+
+
+def _with_name(vms: tuple[str, ...], old: str, name: str) -> tuple[str, ...]:
+    return tuple(name if vm == old else vm for vm in vms)

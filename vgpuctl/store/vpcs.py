@@ -9,6 +9,7 @@ import msgspec
 from vgpuctl import typed_json
 from vgpuctl.errors import AddressesExhausted, NotFound, StateError, StoreUnusable
 from vgpuctl.model.network import AddressKind, Network, is_ipv6, last_free_address
+from vgpuctl.model.secret_text import SecretText
 from vgpuctl.store import codec
 from vgpuctl.store.networks import ROUTED_HOLDER, NetworkRows
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:  # imported with the first row of it
     from vgpuctl.model.vpc import ExternalNetwork, VpcKind, VpcSpec
 
 _Spec = TypeVar("_Spec")
+MOST_INSTANCES = 2
+"""Of the programs of one object on hosts, each with addresses of its own in the object's network."""
 OF_IPV6 = "/ipv6"
 """After the name of what holds an external address: it holds one IPv6 address beside its IPv4 address."""
 
@@ -41,7 +44,8 @@ class VpcRows(NetworkRows):
         """Delete one object with the addresses it holds. Returns False when it was gone already."""
         holder = f"{kind.value}/{key}"
         self._delete("external_addresses", tenant=tenant, holder=[holder, f"{holder}{OF_IPV6}"])
-        self._delete("addresses", holder=f"{tenant}/{holder}")
+        self.drop_network_addresses(tenant, holder)
+        self._delete("vpc_objects", tenant=tenant, kind=_sealed_kind(kind), name=key)
         return self._delete("vpc_objects", tenant=tenant, kind=kind.value, name=key) == 1
 
     def vpc_objects(self, tenant: str, kind: type[_Spec]) -> list[_Spec]:
@@ -69,6 +73,37 @@ class VpcRows(NetworkRows):
             self._hold_address(network.id, address, AddressKind.BALANCER, holder)
             found.append(address)
         return found
+
+    def drop_network_addresses(self, tenant: str, holder: str, *, only_instances: bool = False) -> None:
+        """Free the addresses of networks that an object holds, with those of its instances."""
+        holders = [] if only_instances else [holder]
+        holders += [instance_holder(holder, number) for number in range(1, MOST_INSTANCES + 1)]
+        self._delete("addresses", holder=[f"{tenant}/{one}" for one in holders])
+
+    def set_object_secret(self, tenant: str, kind: "VpcKind", key: str, secret: SecretText) -> None:
+        """Seal a secret of an object, such as the private key of a certificate. Raises StoreUnusable without a key."""
+        what = _secret_name(tenant, kind, key)
+        if self.object_secret(tenant, kind, key, or_none=True) == secret:
+            return
+        sealed = self._key_file.seal({f"{tenant}/{key}": {kind.value: secret.reveal()}}, what=what)
+        place: dict[str, Any] = {"tenant": tenant, "kind": _sealed_kind(kind), "name": key}
+        self._put("vpc_objects", place, spec=sealed)
+
+    def object_secret(self, tenant: str, kind: "VpcKind", key: str, *, or_none: bool = False) -> SecretText | None:
+        """The secret of an object, None where it has none. or_none: also where it cannot be read.
+
+        Raises StoreUnusable without the key that it was sealed with.
+        """
+        for row in self._find("vpc_objects", tenant=tenant, kind=_sealed_kind(kind), name=key):
+            try:
+                texts = self._key_file.open(row.spec, what=_secret_name(tenant, kind, key))
+            except StoreUnusable:
+                if or_none:
+                    return None
+                raise
+            text = texts.get(f"{tenant}/{key}", {}).get(kind.value)
+            return None if text is None else SecretText.of(text)
+        return None
 
     def set_external_network(self, network: "ExternalNetwork") -> str:
         """Keep an external network. Returns `created`, `changed` or `unchanged`.
@@ -192,6 +227,20 @@ class VpcRows(NetworkRows):
             frozenset((row.tenant, row.name)): _decode(row.spec, PeeringSpec, what="a peering").block
             for row in self._find("vpc_objects", kind=VpcKind.PEERING.value)
         }
+
+
+def instance_holder(holder: str, number: int) -> str:
+    """Who holds the addresses of one instance of an object. number: from 1."""
+    return f"{holder}/instance-{number}"
+
+
+def _sealed_kind(kind: "VpcKind") -> str:
+    """The kind of the row that has an object's secret, beside the object's own."""
+    return f"{kind.value}-secret"
+
+
+def _secret_name(tenant: str, kind: "VpcKind", key: str) -> str:
+    return f"the secret of {kind.value} {key} of tenant {tenant}"
 
 
 def _decode(text: str, kind: type[_Spec], *, what: str) -> _Spec:

@@ -7,6 +7,7 @@ import shlex
 
 from vgpuctl_lab.simulated import interpreter
 from vgpuctl_lab.simulated.layout import SimulatedFolder
+from vgpuctl_lab.simulated.machine.network_functions import UNIT_PREFIX
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 
 _LIMIT_S = 60.0
@@ -17,6 +18,10 @@ async def run_boot_units(lab: SimulatedFolder, machine: MachineFolder) -> None:
     """Run what is wanted by multi-user.target; what the units say lies in the machine's journal afterwards."""
     wants = machine.root / _WANTS
     for link in sorted(wants.iterdir()) if wants.is_dir() else []:
+        if link.name.startswith(UNIT_PREFIX):
+            with machine.change() as state:
+                state.services[link.name] = True
+            continue
         unit = machine.root / os.readlink(link).lstrip("/")  # noqa: PTH115 - the target lies under the machine's root
         for line in unit.read_text().splitlines() if unit.is_file() else []:
             key, _, command = line.partition("=")

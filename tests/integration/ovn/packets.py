@@ -111,6 +111,15 @@ class PacketHost:
         """Run a program in an endpoint."""
         return _run("ip", "netns", "exec", self._names[name], *command)
 
+    def prefix(self, name: str) -> list[str]:
+        """What runs a program in an endpoint."""
+        return ["ip", "netns", "exec", self._names[name]]
+
+    @property
+    def switch(self) -> tuple[str, Path]:
+        """The namespace in which Open vSwitch carries packets, and the folder of its sockets."""
+        return self._own, self._central.folder / "host"
+
     def interface(self, name: str) -> str:
         """The interface of an endpoint."""
         return f"tap{self._names[name].rpartition('-')[2]}"

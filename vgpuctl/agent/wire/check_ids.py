@@ -65,6 +65,7 @@ class CheckId(str, Enum):
     OVN_ROLE = "ovn-role"
     TUNNEL_MTU = "tunnel-mtu"
     TUNNEL_DOWN = "tunnel-down"
+    NETWORK_FUNCTIONS = "network-functions"
     UNREAD = "unread"
 
     # Before the agent can run

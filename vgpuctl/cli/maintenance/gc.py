@@ -13,7 +13,7 @@ from vgpuctl.errors import PartialFailure
 if TYPE_CHECKING:
     from vgpuctl.usecases.found.garbage import Garbage
 
-_KINDS = ("domain", "volume", "network", "vgpu", "ovn", "guest-state")
+_KINDS = ("domain", "volume", "network", "vgpu", "ovn", "guest-state", "function")
 
 
 class JsonOutcome(TypedDict):
@@ -31,7 +31,7 @@ _JSON: "JsonOutput[list[WithFields[Garbage, JsonOutcome]]]" = JsonOutput()
     "chosen",
     multiple=True,
     type=click.Choice(_KINDS),
-    help="Kind of leftover to look for; several times.  [default: all but vgpu]",
+    help="Kind of leftover to look for; several times.  [default: all but vgpu and function]",
 )
 @options.yes
 @options.dry_run
@@ -46,8 +46,8 @@ def command(chosen: tuple[str, ...], yes: bool, dry_run: bool, as_json: bool, **
 
     Leftovers are domains of the store's tenants that are off, their disks, seeds and libvirt networks, OVN rows without
     an owner, and UEFI variables and TPMs of VMs that are on another host. Running domains, devices in use, foreign
-    objects and those of another store's tenants stay. Idle vGPUs carry no owner's name, so only --kind vgpu looks for
-    them. `repair` handles objects of the store.
+    objects and those of another store's tenants stay. Idle vGPUs and network functions carry no owner's name, so only
+    --kind vgpu and --kind function look for them. `repair` handles objects of the store.
     """
     from vgpuctl.cli.forms.services import services
     from vgpuctl.usecases.found.garbage import GarbageKind

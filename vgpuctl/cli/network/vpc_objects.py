@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 import click
 
+from vgpuctl.cli.forms.services import services, take_service_options
 from vgpuctl.cli.forms.stored_kind import StoredKind
 from vgpuctl.cli.lists.listing import Column, Listing
 from vgpuctl.cli.options import options
@@ -17,6 +18,7 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.vpc import VpcKind
 from vgpuctl.specs.field import Field
 from vgpuctl.specs.flags import read_flags
+from vgpuctl.specs.http_balancing import read_named
 from vgpuctl.specs.vpc_objects import KIND_OF, KINDS, LISTED, ObjectKind, describe
 
 if TYPE_CHECKING:
@@ -43,7 +45,7 @@ _LISTING: "Listing[ShownObject, ShownObject]" = Listing(
         Column("KIND", lambda one: one.kind),
         Column("NAME", lambda one: one.name),
         Column("SPECIFICATION", lambda one: describe(one.spec), drops=1),
-        Column("REMARKS", lambda one: "; ".join(one.remarks), drops=2),
+        Column("REMARKS", lambda one: "; ".join((*map(str, one.members), *one.remarks)), drops=2),
     ),
     name=lambda one: f"{one.tenant}/{one.kind}/{one.name}",
     json=lambda one: one,
@@ -54,11 +56,16 @@ _TENANT = options.tenant_of("Tenant whose networks it belongs to.")
 
 @StoredKind[Any]("VPC object", "list-vpc-objects", tenant=_TENANT).lists(_LISTING)
 @click.option("--kind", type=click.Choice([str(kind) for kind in LISTED]), help="Only objects of this kind.")
-def list_vpc_objects(opened: "Services", tenant: str | None, kind: str | None) -> "Sequence[ShownObject]":
+@click.option("--members", is_flag=True, help="Ask HTTP load balancers for the state of the VMs behind them.")
+@options.inventory
+@options.ssh
+def list_vpc_objects(
+    opened: "Services", tenant: str | None, kind: str | None, *, members: bool
+) -> "Sequence[ShownObject]":
     """List gateways, floating IPs, security groups and other VPC objects. They are in the networks of tenants."""
     from vgpuctl.usecases.network.vpc_objects import list_vpc_objects
 
-    return list_vpc_objects(opened, tenant=tenant, kind=VpcKind(kind) if kind else None)
+    return list_vpc_objects(opened, tenant=tenant, kind=VpcKind(kind) if kind else None, asks_members=members)
 
 
 def make(name: str, text: str) -> click.Command:
@@ -74,18 +81,19 @@ def make(name: str, text: str) -> click.Command:
 
 
 def _create(name: str, text: str, kind: ObjectKind) -> click.Command:
-    def run(tenant: str, database: str | None, as_json: bool, **given: Any) -> None:
+    def run(tenant: str, as_json: bool, **given: Any) -> None:
         from vgpuctl.usecases.network.vpc_objects import create_object
 
+        where = take_service_options(given)
         wanted = kind.read(given)
-        _change(lambda opened: create_object(opened, tenant, wanted), database, as_json)
+        _change(lambda opened: create_object(opened, tenant, wanted), where, as_json)
 
     flags = [
         field_option(one, default=kind.table.written_default(one), is_required=one.is_required)
         for one in kind.fields
         if one.flag
     ]
-    return _command(name, (text, kind.create_help, kind.item_help), run, [_argument(kind.named_by), *flags])
+    return _command(name, (text, kind.create_help, kind.item_help), run, [_argument(kind.named_by), *flags], kind)
 
 
 def _set(name: str, text: str, kind: ObjectKind) -> click.Command:
@@ -94,17 +102,18 @@ def _set(name: str, text: str, kind: ObjectKind) -> click.Command:
     added, removed = _items("add", items), _items("remove", items)
     changed = [kind.table.field(key) for key in kind.changed]
 
-    def run(tenant: str, database: str | None, as_json: bool, **given: Any) -> None:
+    def run(tenant: str, as_json: bool, **given: Any) -> None:
         from vgpuctl.usecases.network.vpc_objects import ObjectChange, change_object
 
+        where = take_service_options(given)
         key = kind.name_in(given.pop(kind.named_by.parameter))
-        values = read_flags((added, removed, *changed), given)
+        values = kind.with_files(read_flags((added, removed, *changed), given), read_named)
         if not values:
             raise UsageError("nothing to set", hint=f"see `vgpuctl {name} --help`")
         change = ObjectChange(values.pop(added.path, ()), values.pop(removed.path, ()), values)
         _change(
             lambda opened: change_object(opened, tenant, kind, key, change),
-            *(database, as_json),
+            *(where, as_json),
             verb="changed",
         )
 
@@ -114,6 +123,7 @@ def _set(name: str, text: str, kind: ObjectKind) -> click.Command:
         (text, "Options that you leave out change nothing.", _restored(kind)),
         run,
         [_argument(kind.named_by), *flags],
+        kind,
     )
 
 
@@ -122,9 +132,10 @@ def _change_items(name: str, text: str, kind: ObjectKind, *, is_added: bool) -> 
     assert kind.changed_list is not None
     items = kind.table.field(kind.changed_list)
 
-    def run(tenant: str, database: str | None, as_json: bool, *, yes: bool = True, **given: Any) -> None:
+    def run(tenant: str, as_json: bool, *, yes: bool = True, **given: Any) -> None:
         from vgpuctl.usecases.network.vpc_objects import ObjectChange, change_object, require_object
 
+        where = take_service_options(given)
         key = kind.name_in(given.pop(kind.named_by.parameter))
         values = read_flags((items,), given)[items.path]
         change = ObjectChange(add=values) if is_added else ObjectChange(remove=values)
@@ -135,7 +146,7 @@ def _change_items(name: str, text: str, kind: ObjectKind, *, is_added: bool) -> 
                 confirm(f"Delete {len(values)} of {kind.kind} {key} of tenant {tenant}?")
             return change_object(opened, tenant, kind, key, change)
 
-        _change(do, database, as_json, verb="changed")
+        _change(do, where, as_json, verb="changed")
 
     arguments: list[Decorator] = [
         _argument(replace(kind.named_by, metavar=kind.name.rpartition(" ")[2].upper())),
@@ -143,7 +154,7 @@ def _change_items(name: str, text: str, kind: ObjectKind, *, is_added: bool) -> 
         *([] if is_added else [options.yes]),
     ]
     known = "" if is_added else "Rules that the group does not have are ignored."
-    return _command(name, (text, kind.item_help, known, _restored(kind)), run, arguments)
+    return _command(name, (text, kind.item_help, known, _restored(kind)), run, arguments, kind)
 
 
 def _delete(name: str, text: str, kind: ObjectKind) -> click.Command:
@@ -155,13 +166,23 @@ def _delete(name: str, text: str, kind: ObjectKind) -> click.Command:
     load.__name__, load.__doc__ = name, f"{text}\n\n{kind.delete_help}"
     metavar = kind.named_by.metavar or kind.named_by.parameter.upper()
     return StoredKind[Any](kind.name, "list-vpc-objects", tenant=_TENANT, completes=False).deletes(
-        whose=" of tenant {tenant}", metavar=f"{metavar}...", only=str(kind.kind) if kind.is_single else ""
+        whose=" of tenant {tenant}",
+        metavar=f"{metavar}...",
+        only=str(kind.kind) if kind.is_single else "",
+        where=_where(kind),
     )(load)
 
 
-def _command(name: str, help_texts: tuple[str, ...], run: Run, own: Sequence[Decorator]) -> click.Command:
+def _where(kind: ObjectKind) -> Decorator:
+    """The options of the services: hosts too, where objects of the kind may run on some."""
+    return options.one_host if kind.runs_on_hosts else options.database
+
+
+def _command(
+    name: str, help_texts: tuple[str, ...], run: Run, own: Sequence[Decorator], kind: ObjectKind
+) -> click.Command:
     """Make a command with its own arguments and options, then those that all of the table have."""
-    every: list[Decorator] = [*own, _TENANT, options.database, options.as_json]
+    every: list[Decorator] = [*own, _TENANT, _where(kind), options.as_json]
     run.is_change = True  # type: ignore[attr-defined]  # mypy knows no attributes of functions
     for add in reversed(every):
         run = add(run)
@@ -190,15 +211,13 @@ def _items(verb: str, items: Field) -> Field:
 
 def _change(
     do: "Callable[[Services], CreatedObject]",
-    database: str | None,
+    where: dict[str, Any],
     as_json: bool,
     *,
     verb: str = "created",
 ) -> None:
     """Create or change one object and print the outcome."""
-    from vgpuctl.cli.forms.services import services
-
-    with services(database=database) as opened:
+    with services(**where) as opened:
         created = do(opened)
     shown = created.object
     label = f"{KIND_OF[shown.kind].name} {shown.tenant}/{shown.name}"

@@ -50,7 +50,8 @@ class Examined:
     """One host. layout: None where none is declared. made: shares that a layout made. domains: None when not asked.
 
     tunnels: as packets between the hosts of this run show them. vms: UUIDs of the host's VMs in the store.
-    elsewhere: the other hosts on which the store has VMs whose domains are here, by UUID.
+    elsewhere: the other hosts on which the store has VMs whose domains are here, by UUID. functions: what is wrong with
+    programs of tenants' networks on the host, a sentence each.
     """
 
     facts: HostFacts
@@ -62,6 +63,7 @@ class Examined:
     tunnels: Sequence[TunnelState] = ()
     vms: Collection[str] = ()
     elsewhere: Mapping[str, str] = field(default_factory=dict)
+    functions: Sequence[str] = ()
 
     def nvidia_gpus(self) -> Iterator[Gpu]:
         """NVIDIA's GPUs of the host."""

@@ -102,3 +102,10 @@ def tunnel_down(seen: Examined) -> Iterator[Finding]:
         elif state.bfd == "down":
             read = f"BFD says that the tunnel to {state.remote} is down"
             yield Finding(CheckId.TUNNEL_DOWN, Severity.ERROR, _HOST, read, f"on both hosts, {here}")
+
+
+def network_functions(seen: Examined) -> Iterator[Finding]:
+    """Beside the 24: a program of a tenant's network does not run, or is not what was made here."""
+    fix = "`vgpuctl repair` brings it back; `journalctl -u 'vgpuctl-function-*'` on the host tells why it ended"
+    for read in seen.functions:
+        yield Finding(CheckId.NETWORK_FUNCTIONS, Severity.ERROR, _HOST, read, fix)

@@ -86,6 +86,7 @@ CHECKS: tuple[Check, ...] = (
     Check(CheckId.OVN_ROLE, 0, network_checks.ovn_role, Severity.WARNING),
     Check(CheckId.TUNNEL_MTU, 0, network_checks.tunnel_mtu),
     Check(CheckId.TUNNEL_DOWN, 0, network_checks.tunnel_down),
+    Check(CheckId.NETWORK_FUNCTIONS, 0, network_checks.network_functions),
     Check(CheckId.UNREAD, 0, gpu_checks.unread),
 )
 

@@ -14,6 +14,7 @@ class GarbageKind(StrEnum):
     VGPU = "vgpu"
     OVN = "ovn"
     STATE = "guest-state"
+    FUNCTION = "function"
 
 
 @dataclass(frozen=True)
@@ -21,7 +22,7 @@ class Garbage:
     """One thing that no object of the store has.
 
     name: a domain, `POOL/VOLUME`, a libvirt network, an mdev's UUID or a VF, an owner of OVN's rows, a path of UEFI
-    variables or of a TPM. host: `-` for OVN.
+    variables or of a TPM, a network function. host: `-` for OVN.
     why: what makes it garbage. left: why it is left alone nevertheless, None when it can be deleted.
     """
 

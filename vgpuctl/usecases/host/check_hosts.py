@@ -19,6 +19,7 @@ from vgpuctl.usecases.declared.fleet_values import read_fleet_values
 from vgpuctl.usecases.declared.installs import PlannedInstall
 from vgpuctl.usecases.declared.layout_comparison import compare_host
 from vgpuctl.usecases.declared.layout_records import shares_made
+from vgpuctl.usecases.observed.function_records import function_problems
 from vgpuctl.usecases.observed.gpu_health import policy_of, read_health
 from vgpuctl.usecases.observed.host_snapshot import Snapshot, compare, save_snapshot, saved_snapshot, snapshot_of
 from vgpuctl.usecases.observed.observations import read_facts
@@ -161,7 +162,8 @@ def examine_host(
         strays = (session.vm_of(one.uuid) for one in domains or () if one.uuid not in vms)
         elsewhere = {vm.uuid: vm.host for vm in strays if vm is not None and vm.live_target != name}
     made = shares_made(services, name, facts)
-    seen = Examined(facts, diagnostics, layout, leases, made, domains, tunnels, vms, elsewhere)
+    functions = function_problems(services, name)
+    seen = Examined(facts, diagnostics, layout, leases, made, domains, tunnels, vms, elsewhere, functions)
     policy = policy_of(services, name)
     findings = examine(seen) + health_states(health, policy, name, facts.gpus, restrictions)
     if failure is not None:

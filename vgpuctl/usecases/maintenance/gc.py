@@ -11,6 +11,7 @@ from functools import partial
 
 from vgpuctl.agent.wire.facts import HostFacts
 from vgpuctl.agent.wire.guest_state import GuestState, StateAction, StateOrder
+from vgpuctl.agent.wire.network_function import SetNetworkFunction
 from vgpuctl.errors import StateError, VgpuctlError
 from vgpuctl.guests.facts.domain_facts import DomainFact
 from vgpuctl.guests.libvirtd.networks import LibvirtNetworks
@@ -18,6 +19,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.guest_state import NVRAM_ENDING
 from vgpuctl.model.lease import Share
 from vgpuctl.model.network import Backend
+from vgpuctl.model.printable import printable
 from vgpuctl.model.vm import Vm
 from vgpuctl.ovn.topology import external_owner, tenant_owner
 from vgpuctl.planner.adoption import idle_vgpus, shares_of_devices
@@ -32,6 +34,7 @@ from vgpuctl.usecases.image.gc_volumes import read_volumes, stray_volumes
 from vgpuctl.usecases.image.volumes import remove_recorded
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
 from vgpuctl.usecases.observed.fences import is_fenced
+from vgpuctl.usecases.observed.function_records import recorded_functions
 from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.observed.strays import look_for_strays, way_out
 from vgpuctl.usecases.running.operations import ending, part_of_move, subjects_at_work
@@ -39,8 +42,8 @@ from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.share.held_shares import kept_for_vms
 from vgpuctl.usecases.share.release import release_cards_of, release_strays
 
-# An idle vGPU does not say who made it, so it is looked for only where it is asked for.
-USUAL_KINDS = frozenset(GarbageKind) - {GarbageKind.VGPU}
+# An idle vGPU and a network function do not say whose they are, so they are looked for only where it is asked for.
+USUAL_KINDS = frozenset(GarbageKind) - {GarbageKind.VGPU, GarbageKind.FUNCTION}
 NOWHERE = "-"
 
 
@@ -180,6 +183,7 @@ def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list
     made = networks.made() if GarbageKind.NETWORK in kinds else []
     has_state = GarbageKind.STATE in kinds
     state = host.agent.guest_state(StateOrder(StateAction.LIST)) if has_state else GuestState()
+    functions = host.agent.functions().functions if GarbageKind.FUNCTION in kinds else ()
     facts = read_facts(services, name) if GarbageKind.VGPU in kinds else None
     shares = shares_made(services, name, facts) if facts is not None else frozenset()
     with services.store.reading() as session:
@@ -203,6 +207,11 @@ def _look(services: Services, name: str, kinds: Collection[GarbageKind]) -> list
             found.append((garbage, partial(networks.remove, network.name, network.uuid)))
         for vm, garbage in _stray_state(session, name, state, staying, moves):
             found.append((garbage, _nothing if vm is None else partial(drop_state, host, vm)))
+        recorded = recorded_functions(session).get(name, {})
+        for function in (one for one in functions if one.name not in recorded):
+            why = f"{function.kind or ', '.join(function.left) or 'parts'} of no tenant's network in the store"
+            garbage = Garbage(GarbageKind.FUNCTION, function.name, name, printable(why)[:200])
+            found.append((garbage, partial(_remove_function, host, function.name)))
         if facts is not None:
             for vgpu, garbage in _stray_vgpus(session, name, facts, shares, staying):
                 found.append((garbage, partial(release_strays, services, host, [_share_of(vgpu, facts)])))
@@ -262,6 +271,10 @@ def _undefine(services: Services, host: HostSession, domain: DomainFact) -> None
         release_cards_of(services, host, domain)
         host.hypervisor.undefine(domain.name, uuid=domain.uuid)
         host.agent.guest_state(StateOrder(StateAction.REMOVE, domain.uuid, (f"{domain.uuid}{NVRAM_ENDING}",)))
+
+
+def _remove_function(host: HostSession, name: str) -> None:
+    host.agent.apply([SetNetworkFunction(name, None)])
 
 
 def _nothing() -> None:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.network_function import NetworkFunction
 from vgpuctl.model.network_function import FunctionPlace
-from vgpuctl.model.vpc import Vpc
+from vgpuctl.model.vpc import Vpc, VpcKind
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.network import balancer_functions
 
 
 @dataclass(frozen=True)
@@ -26,8 +27,10 @@ class FunctionKind:
     needs: tuple[str, ...]
 
 
-FUNCTION_KINDS: Mapping[str, FunctionKind] = {}
-"""By the kind of the tenant's object (vgpuctl.model.vpc.VpcKind)."""
+FUNCTION_KINDS: Mapping[str, FunctionKind] = {
+    VpcKind.LOAD_BALANCER: FunctionKind(balancer_functions.places, balancer_functions.make, balancer_functions.NEEDS),
+}
+"""By the kind of the tenant's object."""
 
 
 def places_of(vpc: Vpc) -> Iterator[FunctionPlace]:

@@ -5,41 +5,28 @@ A record of each host names the functions that it may have: it is written before
 gone. So a change of a tenant contacts only the hosts that differ, and a killed run is finished by `repair`.
 """
 
-import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from vgpuctl.agent.wire.network_function import FunctionFacts, NetworkFunction, SetNetworkFunction, digest_of
-from vgpuctl.errors import HostError, NotFound, VgpuctlError
-from vgpuctl.model.network_function import FunctionPlace, PlacedFunction
+from vgpuctl.errors import UsageError, VgpuctlError
+from vgpuctl.model.network_function import FunctionPlace, PlacedFunction, choose_chassis
 from vgpuctl.model.printable import printable
 from vgpuctl.model.vpc import Vpc
+from vgpuctl.ovn.gateways import chassis_order
 from vgpuctl.store.store import Session
+from vgpuctl.store.vpcs import MOST_INSTANCES
+from vgpuctl.usecases.network.chassis_aside import chassis_aside
 from vgpuctl.usecases.network.chassis_hosts import hosts_of
 from vgpuctl.usecases.network.function_kinds import FUNCTION_KINDS
+from vgpuctl.usecases.observed.fences import is_fenced, is_host_fenced
+from vgpuctl.usecases.observed.function_records import (
+    RecordedFunction,
+    Records,
+    recorded_functions,
+    save_functions,
+)
 from vgpuctl.usecases.running.services import Services
-
-_RECORD = "network-functions"
-
-
-@dataclass(frozen=True)
-class RecordedFunction:
-    """A function that a host may have. digest: of what it was made from, "" while that is not known to have worked.
-
-    problem: why it did not work.
-    """
-
-    kind: str
-    tenant: str
-    owner: str
-    number: int
-    digest: str = ""
-    problem: str = ""
-
-
-Records = Mapping[str, Mapping[str, RecordedFunction]]
-"""Host → name of a function → its record."""
 
 
 @dataclass(frozen=True)
@@ -50,35 +37,29 @@ class Wanted:
     problems: tuple[tuple[FunctionPlace, str], ...]
 
 
-def recorded_functions(session: Session) -> Records:
-    """Every host's functions, as recorded."""
-    found = {}
-    for record in session.host_records(_RECORD):
-        rows: dict[str, dict[str, Any]] = json.loads(record.content)
-        found[record.host] = {name: RecordedFunction(**row) for name, row in rows.items()}
-    return found
+def _made(session: Session, vpcs: Sequence[Vpc]) -> tuple[list[PlacedFunction], list[tuple[FunctionPlace, str]]]:
+    """The functions of some tenants, and the places for which none can be made, with the reason."""
+    made, problems = [], []
+    for vpc in vpcs:
+        for place in vpc.functions:
+            try:
+                made.append(PlacedFunction(place, FUNCTION_KINDS[place.kind].make(session, vpc, place)))
+            except VgpuctlError as error:
+                problems.append((place, error.message))
+    return made, problems
 
 
 def wanted_functions(services: Services, session: Session, vpcs: Sequence[Vpc]) -> Wanted:
-    """The functions of some tenants, by host. A function that cannot be made is a problem of its place."""
-    places = [(vpc, place) for vpc in vpcs for place in vpc.functions]
-    if not places:
-        return Wanted({}, ())
-    hosts = hosts_of(services, {place.chassis for _vpc, place in places if place.chassis})
+    """The functions of some tenants, by host. Raises UsageError without an inventory, if there is any function."""
+    made, problems = _made(session, vpcs)
+    hosts = hosts_of(services, {one.place.chassis for one in made}) if made else {}
     by_host: dict[str, dict[str, PlacedFunction]] = {}
-    problems = []
-    for vpc, place in places:
-        host = hosts.get(place.chassis)
+    for one in made:
+        host = hosts[one.place.chassis]
         if host is None:
-            why = f"no host of the inventory is chassis {place.chassis}" if place.chassis else "no chassis can have it"
-            problems.append((place, why))
-            continue
-        try:
-            made = FUNCTION_KINDS[place.kind].make(session, vpc, place)
-        except VgpuctlError as error:
-            problems.append((place, error.message))
-            continue
-        by_host.setdefault(host, {})[place.name] = PlacedFunction(place, made)
+            problems.append((one.place, f"no host of the inventory is chassis {one.place.chassis}"))
+        else:
+            by_host.setdefault(host, {})[one.place.name] = one
     return Wanted(by_host, tuple(problems))
 
 
@@ -86,14 +67,21 @@ def bring_functions(services: Services, vpcs: Sequence[Vpc], *, dry_run: bool = 
     """Bring the functions of some tenants to what the store says, on the hosts whose records differ.
 
     Returns what was done in words. A host that refuses or does not answer stops no other: its record keeps the problem,
-    the user is told, and `repair` tries again.
+    the user is told, and `repair` tries again. No inventory is needed where nothing differs.
     """
     tenants = {vpc.tenant for vpc in vpcs}
     with services.store.reading() as session:
         records = recorded_functions(session)
         if not any(vpc.functions for vpc in vpcs) and not _of_tenants(records, tenants):
             return []
-        wanted = wanted_functions(services, session, vpcs)
+        made, _problems = _made(session, vpcs)
+        if not _problems and _is_recorded(records, tenants, made):
+            return []
+        try:
+            wanted = wanted_functions(services, session, vpcs)
+        except VgpuctlError as error:
+            services.say(f"programs on hosts stay as they are: {error.message}; `vgpuctl repair` brings them")
+            return []
     for place, why in wanted.problems:
         services.say(f"{place.printed} does not run: {why}")
     done = []
@@ -110,6 +98,13 @@ def bring_functions(services: Services, vpcs: Sequence[Vpc], *, dry_run: bool = 
     return done
 
 
+def _is_recorded(records: Records, tenants: Collection[str], made: Sequence[PlacedFunction]) -> bool:
+    """True if the records of hosts have these functions of some tenants and no others."""
+    wanted = sorted((one.place.name, one.place.chassis, digest_of(one.function)) for one in made)
+    rows = [(name, one) for each in records.values() for name, one in each.items() if one.tenant in tenants]
+    return wanted == sorted((name, one.chassis, one.digest) for name, one in rows)
+
+
 def repair_functions(services: Services, vpcs: Sequence[Vpc], *, dry_run: bool) -> Iterator[tuple[str, str, str, str]]:
     """Compare every host that has functions, or is to have some, with the store: (function, host, found, outcome)."""
     with services.store.reading() as session:
@@ -118,15 +113,22 @@ def repair_functions(services: Services, vpcs: Sequence[Vpc], *, dry_run: bool) 
     for place, why in wanted.problems:
         yield place.printed, place.chassis, "network function does not run", f"failed: {why}"
     for host in sorted({*wanted.by_host, *records}):
-        here = wanted.by_host.get(host, {})
+        here, rows = wanted.by_host.get(host, {}), records.get(host, {})
+        if is_host_fenced(services, host):
+            continue
         try:
             found = {one.name: one for one in services.host(host).agent.functions().functions}
         except VgpuctlError as error:
             services.forget_host(host)
-            for name in {*here, *records.get(host, {})}:
+            for name in sorted({*here, *rows}):
                 yield name, host, "network function was not looked at", f"failed: {error.message}"
             continue
-        for name, why in compare(here, records.get(host, {}), found).items():
+        differences = compare(here, rows, found)
+        for name in () if dry_run else [one for one in here if one not in differences]:
+            digest = digest_of(here[name].function)
+            if name not in rows or rows[name].digest != digest or rows[name].problem:
+                _note(services, host, name, here[name].place, digest)
+        for name, why in differences.items():
             function = here[name].function if name in here else None
             _take(services, host, {name: function}, here, dry_run=dry_run)
             with services.store.reading() as session:
@@ -154,25 +156,30 @@ def compare(
     return differences
 
 
-def missing_programs(services: Services, vpcs: Sequence[Vpc]) -> list[str]:
-    """Why hosts cannot have a function that is to be made there: one sentence a host. Hosts are asked, not changed."""
-    needs: dict[str, set[str]] = {}
+def chosen_chassis(services: Services, tenant: str, chassis: Sequence[str]) -> list[str]:
+    """The chassis of an external network that a tenant's functions run on. Raises UsageError where there is none."""
     with services.store.reading() as session:
-        wanted = wanted_functions(services, session, vpcs)
-    for host, functions in wanted.by_host.items():
-        for placed in functions.values():
-            needs.setdefault(host, set()).update(FUNCTION_KINDS[placed.place.kind].needs)
+        aside = chassis_aside(session)
+    chosen = choose_chassis(chassis_order(tenant, chassis), aside, MOST_INSTANCES)
+    if not chosen:
+        raise UsageError(
+            f"no host can have programs of tenant {tenant}: its external network names no chassis",
+            hint="name hosts with `vgpuctl create-external-network … --chassis HOST`",
+        )
+    return chosen
+
+
+def hosts_without(services: Services, chassis: Sequence[str], needs: Collection[str]) -> list[str]:
+    """Why hosts cannot have a function, one sentence a host. They are asked, not changed. Raises HostError."""
     found = []
-    for host, names in sorted(needs.items()):
-        missing = sorted(names - set(services.host(host).agent.functions().programs))
+    for one, host in hosts_of(services, chassis).items():
+        if host is None:
+            found.append(f"no host of the inventory is chassis {one}")
+            continue
+        missing = sorted(set(needs) - set(services.host(host).agent.functions().programs))
         if missing:
             found.append(f"{host} has no {', '.join(missing)}")
     return found
-
-
-def drop_recorded(session: Session, host: str, name: str) -> None:
-    """Forget a function of a host, which is gone."""
-    _save(session, host, {key: one for key, one in recorded_functions(session).get(host, {}).items() if key != name})
 
 
 def _take(
@@ -183,15 +190,21 @@ def _take(
     *,
     dry_run: bool,
 ) -> list[str]:
-    """Make and remove functions of one host, each on its own, with their records."""
+    """Make and remove functions of one host, each on its own, with their records. A fenced host is not asked."""
     done = []
+    with services.store.reading() as session:
+        fenced = is_fenced(session, host)
     for name, function in steps.items():
         place = here[name].place if name in here else None
+        if fenced:
+            if not dry_run:
+                _note(services, host, name, place, "", "the host is fenced")
+            continue
         if not dry_run:
             _note(services, host, name, place, "", "it was not finished")
         try:
             (change,) = services.host(host).agent.apply([SetNetworkFunction(name, function)], dry_run=dry_run)
-        except (HostError, NotFound) as error:
+        except VgpuctlError as error:
             services.forget_host(host)
             problem = printable(error.message)[:500]
             what = name if place is None else place.printed
@@ -213,19 +226,14 @@ def _note(
     with services.store.transaction() as session:
         rows = dict(recorded_functions(session).get(host, {}))
         if place is not None:
-            rows[name] = RecordedFunction(place.kind, place.tenant, place.owner, place.number, digest, problem)
+            rows[name] = RecordedFunction(
+                place.kind, place.tenant, place.owner, place.number, place.chassis, digest, problem
+            )
         elif not problem:
             rows.pop(name, None)
         elif name in rows:
             rows[name] = replace(rows[name], digest="", problem=problem)
-        _save(session, host, rows)
-
-
-def _save(session: Session, host: str, rows: Mapping[str, RecordedFunction]) -> None:
-    if not rows:
-        session.drop_host_record(host, _RECORD)
-        return
-    session.save_host_record(host, _RECORD, json.dumps({name: asdict(one) for name, one in sorted(rows.items())}))
+        save_functions(session, host, rows)
 
 
 def _of_tenants(records: Records, tenants: Collection[str]) -> list[str]:

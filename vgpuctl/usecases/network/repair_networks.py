@@ -6,8 +6,17 @@ from collections.abc import Collection, Iterator
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Backend, Network, NetworkState
-from vgpuctl.usecases.network.network_backends import apply_network, locked, require_backend, subject_of
+from vgpuctl.usecases.network.functions import repair_functions
+from vgpuctl.usecases.network.network_backends import (
+    OVN_SUBJECT,
+    apply_network,
+    locked,
+    require_backend,
+    subject_of,
+)
 from vgpuctl.usecases.network.networks import finish_creation, finish_deletion, note_network
+from vgpuctl.usecases.network.vpc import carried, read_vpc
+from vgpuctl.usecases.observed.function_records import recorded_functions
 from vgpuctl.usecases.running.services import Services
 
 Finding = tuple[str, str, str, str]
@@ -40,6 +49,23 @@ def repair_networks(services: Services, *, busy: Collection[str], dry_run: bool)
         if found is not None:
             what, outcome = found
             yield network.printed_name, where, what, f"would be {outcome}" if dry_run else outcome
+    yield from _repair_functions(services, busy=busy, dry_run=dry_run)
+
+
+def _repair_functions(services: Services, *, busy: Collection[str], dry_run: bool) -> Iterator[Finding]:
+    """Compare the programs of tenants' networks on hosts with the store."""
+    if OVN_SUBJECT in busy:
+        return
+    with services.store.reading() as session:
+        tenants = [one.name for one in session.tenants() if carried(session, one.name)]
+        vpcs = [read_vpc(session, one, domain=services.internal_domain) for one in tenants]
+        if not recorded_functions(session) and not any(vpc.functions for vpc in vpcs):
+            return
+    if dry_run:
+        yield from repair_functions(services, vpcs, dry_run=True)
+        return
+    with locked(services, OVN_SUBJECT):
+        yield from repair_functions(services, vpcs, dry_run=False)
 
 
 def _fix(services: Services, network: Network, *, dry_run: bool) -> tuple[str, str] | None:

@@ -2,12 +2,14 @@
 """Remarks on a tenant's security groups and balancers: rules that never match, and VMs that answer no client."""
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from vgpuctl.model.security_decisions import hidden_backends, rules_that_never_match
-from vgpuctl.model.vpc import LoadBalancer, SecurityGroup, VpcKind
+from vgpuctl.model.vpc import LoadBalancer, SecurityGroup, Vpc, VpcKind
+from vgpuctl.ovn.certificate_pairs import describe_certificate
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.vpc import read_vpc
+from vgpuctl.usecases.observed.function_records import problems_of
 
 REMARKED = (VpcKind.SECURITY_GROUP, VpcKind.LOAD_BALANCER)
 """The kinds of objects that have such remarks."""
@@ -24,4 +26,21 @@ def remarks_of_rules(session: Session, tenant: str) -> Mapping[tuple[VpcKind, st
         found[group.kind, group.name].append(text)
     for kind, name, text in hidden_backends(vpc):
         found[kind, name].append(text)
+    for balancer in vpc.balancers:
+        if balancer.protocol.is_http():
+            found[balancer.kind, balancer.name] += _of_instances(session, vpc, balancer)
     return found
+
+
+def _of_instances(session: Session, vpc: Vpc, balancer: LoadBalancer) -> Iterator[str]:
+    """The certificate of a balancer, and instances that it lacks."""
+    if balancer.certificate:
+        yield describe_certificate(balancer.certificate)
+    places = [one for one in vpc.functions if (one.kind, one.owner) == (balancer.kind, balancer.name)]
+    if len(places) < len(balancer.instances):
+        external = "the external network" if vpc.external_network is None else vpc.external_network.name
+        yield (
+            f"it has {len(places)} of {len(balancer.instances)} instances, for {external} names no more chassis;"
+            " a second one keeps it running when a host fails"
+        )
+    yield from problems_of(session, vpc.tenant, balancer.kind, balancer.name)

@@ -19,8 +19,10 @@ from vgpuctl.model.vpc import (
     SecurityGroup,
     VpcSpec,
 )
+from vgpuctl.ovn.certificate_pairs import check_pair
 from vgpuctl.specs.vpc_objects import KINDS
 from vgpuctl.store.store import Session
+from vgpuctl.store.vpcs import MOST_INSTANCES, instance_holder
 from vgpuctl.usecases.network.vpc import ROUTER_HOLDER, carried
 
 LAST_BLOCK = (1 << 14) - 1
@@ -36,7 +38,10 @@ def set_object(session: Session, tenant: str, wanted: VpcSpec) -> str:
 
     Returns `created`, `changed` or `unchanged`. Raises NotFound, UsageError, NetworkInUse and AddressesExhausted.
     """
-    return session.set_vpc_object(tenant, _with_given(session, tenant, wanted))
+    outcome = session.set_vpc_object(tenant, _with_given(session, tenant, wanted))
+    if isinstance(wanted, LoadBalancer) and wanted.private_key is not None and wanted.private_key.has_content():
+        session.set_object_secret(tenant, wanted.kind, wanted.key, wanted.private_key)
+    return outcome
 
 
 def _with_given(session: Session, tenant: str, wanted: VpcSpec) -> VpcSpec:
@@ -62,12 +67,43 @@ def _with_given(session: Session, tenant: str, wanted: VpcSpec) -> VpcSpec:
             address6 = _external_address6(session, tenant, gateway, ROUTER_HOLDER)
             return replace(wanted, address=address, address6=address6)
         case LoadBalancer():
-            network = _network(session, tenant, wanted.network)
-            addresses = session.hold_network_addresses(network, f"{wanted.kind}/{wanted.key}")
-            return replace(wanted, address=addresses[0], address6=next(filter(is_ipv6, addresses), ""))
+            return _balancer(session, tenant, wanted)
         case PeeringSpec():
             return replace(wanted, block=_block(session, tenant, wanted))
     return wanted
+
+
+def _balancer(session: Session, tenant: str, wanted: LoadBalancer) -> LoadBalancer:
+    network = _network(session, tenant, wanted.network)
+    holder = f"{wanted.kind}/{wanted.key}"
+    addresses = session.hold_network_addresses(network, holder)
+    instances: tuple[tuple[str, ...], ...] = ()
+    if wanted.protocol.is_http():
+        _gateway(session, tenant, wanted)  # its external network says which hosts may have the instances
+        numbers = range(1, MOST_INSTANCES + 1)
+        holders = [instance_holder(holder, number) for number in numbers]
+        instances = tuple(tuple(session.hold_network_addresses(network, one)) for one in holders)
+        _check_certificate(session, tenant, wanted)
+    else:
+        session.drop_network_addresses(tenant, holder, only_instances=True)
+    address6 = next(filter(is_ipv6, addresses), "")
+    return replace(wanted, address=addresses[0], address6=address6, instances=instances)
+
+
+def _check_certificate(session: Session, tenant: str, wanted: LoadBalancer) -> None:
+    """Raise UsageError for a new certificate that no server can use with its key. One that is there may expire."""
+    for there in session.vpc_objects(tenant, LoadBalancer):
+        if (there.key, there.certificate, there.private_key) == (wanted.key, wanted.certificate, wanted.private_key):
+            return
+    if wanted.private_key is None:
+        return
+    if not wanted.private_key.has_content():
+        raise UsageError(
+            f"load balancer {wanted.name} of tenant {tenant} gets a new certificate without its private key",
+            hint="give --certificate FILE and --key FILE together",
+        )
+    what = f"load balancer {wanted.name} of tenant {tenant}"
+    check_pair(wanted.certificate, wanted.private_key.reveal(), now=session.now(), what=what)
 
 
 def _external_address(session: Session, tenant: str, gateway: Gateway, holder: str) -> str:

@@ -10,13 +10,24 @@ from dataclasses import dataclass
 
 import msgspec
 
-from vgpuctl.errors import NetworkInUse
+from vgpuctl.errors import NetworkInUse, UsageError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.vm import printed_name
-from vgpuctl.model.vpc import AddressGroup, FloatingIp, Gateway, PortForward, SecurityGroup, VpcKind, VpcSpec
+from vgpuctl.model.vpc import (
+    AddressGroup,
+    FloatingIp,
+    Gateway,
+    LoadBalancer,
+    PortForward,
+    SecurityGroup,
+    VpcKind,
+    VpcSpec,
+)
 from vgpuctl.specs.vpc_objects import is_same, without_given
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.network.function_kinds import FUNCTION_KINDS
+from vgpuctl.usecases.network.functions import chosen_chassis, hosts_without
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked, refuse_without_ovn
 from vgpuctl.usecases.network.vpc import apply_vpc, carried, in_words
 from vgpuctl.usecases.network.vpc_addresses import all_objects, set_object
@@ -69,6 +80,7 @@ def change_objects(services: Services, tenant: str, decide: Callable[[Session], 
             has_ovn = bool(carried(session, tenant))
         if has_ovn:
             services.require_northbound()  # nothing is written when it does not answer
+            _refuse_hosts_without_programs(services, tenant, decide)
         with services.store.transaction() as session:
             changed, gone = _keep(services, session, tenant, decide)
             has_ovn = bool(carried(session, tenant))
@@ -83,6 +95,28 @@ def change_objects(services: Services, tenant: str, decide: Callable[[Session], 
                     if session.delete_vpc_object(tenant, spec.kind, spec.key):
                         _note(session, tenant, spec, "deleted", before=spec)
     return Changed(changed.outcomes, changed.objects, tuple(rows))
+
+
+def _refuse_hosts_without_programs(services: Services, tenant: str, decide: Callable[[Session], Decision]) -> None:
+    """Raise UsageError for an object that is a program on hosts, and hosts that lack it. Nothing is written."""
+    with services.store.reading() as session:
+        decided = decide(session).wanted
+        wanted = [one for one in decided if isinstance(one, LoadBalancer) and one.protocol.is_http()]
+        there = {one.key: one for one in session.vpc_objects(tenant, LoadBalancer)}
+        new = [one for one in wanted if one.key not in there or not there[one.key].protocol.is_http()]
+        if not new:
+            return
+        gateways = [*(one for one in decided if isinstance(one, Gateway)), *session.vpc_objects(tenant, Gateway)]
+        if not gateways:
+            return  # it is refused for that
+        chassis = session.external_network(gateways[0].external_network).chassis
+    missing = hosts_without(services, chosen_chassis(services, tenant, chassis), FUNCTION_KINDS[new[0].kind].needs)
+    if missing:
+        raise UsageError(
+            f"{new[0].kind} {new[0].key} of tenant {tenant} would run on hosts that cannot have it",
+            context=missing,
+            hint="install it there (docs/networks.md), or name other chassis with `vgpuctl create-external-network`",
+        )
 
 
 def compare_object(before: VpcSpec | None, after: VpcSpec) -> ObjectOutcome:
@@ -151,6 +185,8 @@ def _users(session: Session, tenant: str, gone: Sequence[VpcSpec], staying: Sequ
                     yield f"address group {rule.address_group}: a rule of security group {spec.name} names it"
         if has_no_gateway and isinstance(spec, FloatingIp | PortForward):
             yield f"gateway: {spec.kind} {spec.key} uses it"
+        if has_no_gateway and isinstance(spec, LoadBalancer) and spec.protocol.is_http():
+            yield f"gateway: {spec.kind} {spec.key} runs on hosts of its external network"
 
 
 def _note(

@@ -9,10 +9,11 @@ from typing import Any
 from vgpuctl.errors import NotFound, UsageError, VpcObjectDiffers
 from vgpuctl.model.network import is_ipv6
 from vgpuctl.model.vm import Vm
-from vgpuctl.model.vpc import FloatingIp, PeeringSpec, PortForward, VpcKind, VpcSpec
+from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PeeringSpec, PortForward, VpcKind, VpcSpec
 from vgpuctl.specs.vpc_objects import KIND_OF, ObjectKind, describe, is_same, list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion
+from vgpuctl.usecases.network.balancer_members import SeenMember, seen_members
 from vgpuctl.usecases.network.rule_remarks import REMARKED, remarks_of_rules
 from vgpuctl.usecases.network.vpc import carried
 from vgpuctl.usecases.network.vpc_addresses import all_objects
@@ -22,13 +23,17 @@ from vgpuctl.usecases.running.services import Services
 
 @dataclass(frozen=True)
 class ShownObject:
-    """One object of a tenant's VPC. name: its key among those of its kind. remarks: such as rules that never match."""
+    """One object of a tenant's VPC. name: its key among those of its kind. remarks: such as rules that never match.
+
+    members: of a load balancer of HTTP, as its instances see them, where they were asked.
+    """
 
     tenant: str
     kind: VpcKind
     name: str
     spec: VpcSpec
     remarks: tuple[str, ...] = ()
+    members: tuple[SeenMember, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -94,9 +99,12 @@ def require_object(services: Services, tenant: str, kind: ObjectKind, key: str) 
 
 
 def list_vpc_objects(
-    services: Services, *, tenant: str | None = None, kind: VpcKind | None = None
+    services: Services, *, tenant: str | None = None, kind: VpcKind | None = None, asks_members: bool = False
 ) -> list[ShownObject]:
-    """List the objects of a tenant or of all, of one kind or of all. Raises NotFound (tenant)."""
+    """List the objects of a tenant or of all, of one kind or of all. Raises NotFound (tenant).
+
+    asks_members: ask the instances of HTTP load balancers for their members.
+    """
     with services.store.reading() as session:
         if tenant is not None:
             session.tenant(tenant)
@@ -109,7 +117,14 @@ def list_vpc_objects(
                 for spec in all_objects(session, name)
                 if spec.kind is not VpcKind.CONTACT and kind in (None, spec.kind)
             ]
-        return found
+    return [_with_members(services, one) for one in found] if asks_members else found
+
+
+def _with_members(services: Services, shown: ShownObject) -> ShownObject:
+    if not isinstance(shown.spec, LoadBalancer) or not shown.spec.protocol.is_http():
+        return shown
+    members, problems = seen_members(services, shown.tenant, shown.spec)
+    return replace(shown, members=tuple(members), remarks=(*shown.remarks, *problems))
 
 
 def deletion_of(kind: ObjectKind) -> Deletion[ShownObject]:

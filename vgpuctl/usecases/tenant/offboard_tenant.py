@@ -29,6 +29,7 @@ from vgpuctl.usecases.network.vpc import apply_vpc
 from vgpuctl.usecases.network.vpc_addresses import all_objects
 from vgpuctl.usecases.network.vpc_changes import Decision, change_objects
 from vgpuctl.usecases.node.node_pools import delete_node_pool
+from vgpuctl.usecases.observed.function_records import recorded_functions
 from vgpuctl.usecases.observed.observations import told_states
 from vgpuctl.usecases.placement.queue_entries import record_leaving
 from vgpuctl.usecases.placement.reservations import describe, record_cancellation
@@ -210,6 +211,8 @@ def prove_nothing_left(services: Services, tenant: str, had: Belongings) -> tupl
         left += [
             f"lease of {lease.share.device} on {lease.host}" for lease in session.leases() if lease.tenant == tenant
         ]
+        for host, rows in recorded_functions(session).items():
+            left += [f"{one.printed} on {host}" for one in rows.values() if one.tenant == tenant]
     if services.has_northbound and not services.goes_on and tenant_owner(tenant) in services.northbound.owners():
         left.append("rows in OVN's northbound database")
     asked: list[str] = []

@@ -15,7 +15,14 @@ from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.ovn import PROBE_PACKETS
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl_lab.simulated.interpreter import BOOT_VARIABLE
-from vgpuctl_lab.simulated.machine import curves, fabric_manager, ovn, scenario_xids, systemd_analyze
+from vgpuctl_lab.simulated.machine import (
+    curves,
+    fabric_manager,
+    network_functions,
+    ovn,
+    scenario_xids,
+    systemd_analyze,
+)
 from vgpuctl_lab.simulated.machine.distribution import distribution_of
 from vgpuctl_lab.simulated.machine.fabric_manager import SimulatedNvfm
 from vgpuctl_lab.simulated.machine.kernel import SimulatedKernel
@@ -26,7 +33,16 @@ from vgpuctl_lab.simulated.machine.tree import Link, Tree, Unreadable, build, op
 
 _MOST_LINKS = 40
 _DISK_BYTES, _USED_BYTES = 2 << 40, 1 << 30
-_PROGRAMS = ("modprobe", "systemctl", "virsh", "ovn-controller", "swtpm", "swtpm_setup", *ovn.PROGRAMS)
+_PROGRAMS = (
+    "modprobe",
+    "systemctl",
+    "virsh",
+    "ovn-controller",
+    "swtpm",
+    "swtpm_setup",
+    *ovn.PROGRAMS,
+    *network_functions.PROGRAMS,
+)
 # A file in this folder of the machine's disk, named as a program, hides the program.
 HIDDEN_PROGRAMS = "/run/lab-hidden-programs"
 

@@ -5,6 +5,7 @@ import json
 from collections.abc import Sequence
 from itertools import groupby
 
+from vgpuctl_lab.simulated.machine import network_functions
 from vgpuctl_lab.simulated.machine.distribution import distribution_of
 from vgpuctl_lab.simulated.machine.shape import Shape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, Ovn, State
@@ -45,6 +46,8 @@ def address_of(hostname: str) -> str:
 
 def run(machine: MachineFolder, program: str, arguments: Sequence[str]) -> tuple[int, str, str]:
     """Run one of PROGRAMS: (exit status, stdout, stderr)."""
+    if program == "ip" and network_functions.is_about_namespaces([one for one in arguments if one != "-json"]):
+        return network_functions.run_ip(machine, arguments)
     words = [word for word in arguments if word == "--" or not word.startswith("-")]
     if program == "ip":
         place = {"local": address_of(machine.shape.hostname), "prefixlen": 16}
@@ -69,10 +72,15 @@ def run(machine: MachineFolder, program: str, arguments: Sequence[str]) -> tuple
         role = "ovn-controller" if state.ovn.has_role else ""
         listeners: list[object] = [{"rows": [{"target": "pssl:6642", "role": role}]}]
         return 0, json.dumps(listeners if is_southbound else _tables(state.ovn)), ""
+    if words[:2] == ["find", "Interface"]:
+        return 0, network_functions.interfaces(state), ""
     with machine.change() as state:
         for is_border, group in groupby(words, key="--".__eq__):
             if not is_border:
                 _change(state.ovn, list(group))
+        for links in state.namespaces.values():
+            for name in [one for one in links if one not in state.ovn.ports]:
+                del links[name]
     return 0, "", ""
 
 
@@ -112,9 +120,13 @@ def _change(ovn: Ovn, words: list[str]) -> None:
         case ["add-port", bridge, interface]:
             if interface not in ovn.bridges[bridge]:
                 ovn.bridges[bridge].append(interface)
+        case ["set", "Interface", interface, "type=internal", *settings]:
+            pairs = (one.removeprefix("external_ids:").partition("=") for one in settings)
+            ovn.ports[interface] = {key: value for key, _, value in pairs}
         case ["del-port", bridge, interface]:
             if interface in ovn.bridges.get(bridge, ()):
                 ovn.bridges[bridge].remove(interface)
+            ovn.ports.pop(interface, None)
 
 
 def _tables(ovn: Ovn) -> list[object]:

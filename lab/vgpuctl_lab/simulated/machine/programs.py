@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from vgpuctl_lab.simulated.machine import (
     fabric_manager,
+    network_functions,
     nvidia_smi,
     ovn,
     sriov_manage,
@@ -37,6 +38,8 @@ def run_program(machine: MachineFolder, argv: Sequence[str]) -> tuple[int, str, 
         return systemctl.run(machine, argv[1:])
     if program == systemd_analyze.PROGRAM:
         return systemd_analyze.run(machine, argv[1:])
+    if program in network_functions.PROGRAMS:
+        return network_functions.run_program(program, argv[1:])
     if program in ovn.PROGRAMS:
         return ovn.run(machine, program, argv[1:])
     if program == "sriov-manage":

@@ -142,6 +142,7 @@ class Ovn:
 
     has_role: whether the southbound database listens with OVN's role for hosts. received: packets by tunnel; dropped:
     ends whose packets a firewall here drops; refused: ends that refuse ours, in the kernel's words; bfd: its states.
+    ports: internal ones, with what identifies each.
     """
 
     external_ids: dict[str, str] = field(default_factory=dict)
@@ -155,6 +156,7 @@ class Ovn:
     refused: dict[str, str] = field(default_factory=dict)
     bfd: dict[str, str] = field(default_factory=dict)
     mtu: int = 1500
+    ports: dict[str, dict[str, str]] = field(default_factory=dict)
 
 
 @dataclass
@@ -231,6 +233,7 @@ class State:
     stopped_vfs: list[str] = field(default_factory=list)
     roms: list[str] = field(default_factory=list)
     fabric: Fabric = field(default_factory=Fabric)
+    namespaces: dict[str, dict[str, dict[str, Any]]] = field(default_factory=dict)
     opened: list[str] = field(default_factory=list, compare=False, repr=False)
     played_xids: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
 
@@ -395,7 +398,7 @@ class MachineFolder:
                 setattr(state, name, getattr(fresh, name))
             (self.root / "dev/kmsg").write_text("")
             # /run is in memory.
-            for folder in ("run/vgpuctl", "run/libvirt/qemu"):
+            for folder in ("run/vgpuctl", "run/vgpuctl-functions", "run/libvirt/qemu"):
                 shutil.rmtree(self.root / folder, ignore_errors=True)
 
     def log(self, *lines: str) -> None:

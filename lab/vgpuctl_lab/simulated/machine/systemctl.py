@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from vgpuctl_lab.simulated.machine import fabric_manager, usage
 from vgpuctl_lab.simulated.machine.distribution import Distribution, distribution_of
+from vgpuctl_lab.simulated.machine.network_functions import UNIT_PREFIX
 from vgpuctl_lab.simulated.machine.shape import Shape
 from vgpuctl_lab.simulated.machine.state import FABRIC_MANAGER, MachineFolder, State
 
@@ -26,6 +27,8 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
         return 0, "".join(f"{line}\n" for line in lines), ""
     if verb == "daemon-reload":
         _load_timers(machine)
+    if verb == "kill":
+        return (0, "", "") if _is_active(machine.state(), words[-1]) else (1, "", f"Unit {words[-1]} not loaded.\n")
     if verb in ("daemon-reload", "reload"):
         return 0, "", ""
     if verb == "show":
@@ -55,11 +58,13 @@ def run(machine: MachineFolder, arguments: Sequence[str]) -> tuple[int, str, str
 
 
 def _load_timers(machine: MachineFolder) -> None:
-    """Know the timers in the administrator's folder, and forget those that are gone."""
+    """Know the timers and programs of network functions in the administrator's folder; forget those that are gone."""
     folder = machine.root / "etc/systemd/system"
-    there = {path.name for path in folder.glob("*.timer")} if folder.is_dir() else set()
+    patterns = ("*.timer", f"{UNIT_PREFIX}*.service")
+    there = {path.name for one in patterns for path in folder.glob(one)} if folder.is_dir() else set()
     with machine.change() as state:
-        for name in [name for name in state.services if name.endswith(".timer") and name not in there]:
+        known = [one for one in state.services if one.endswith(".timer") or one.startswith(UNIT_PREFIX)]
+        for name in [name for name in known if name not in there]:
             del state.services[name]
         for name in sorted(there):
             state.services.setdefault(name, False)

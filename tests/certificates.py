@@ -1,31 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Certificates that tests make for servers of tenants."""
+"""An authority with certificates of a server and of clients, made by openssl."""
 
-import datetime
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-
-_DAY = datetime.timedelta(days=1)
+_NEW = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes")
 
 
-def self_signed(name: str, *, begins: int = -1, ends: int = 30) -> tuple[str, str]:
-    """A certificate and its private key, both in PEM. begins, ends: days from now."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    now = datetime.datetime.now(datetime.UTC)
-    subject = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(subject)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now + begins * _DAY)
-        .not_valid_after(now + ends * _DAY)
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
-    return made.public_bytes(Encoding.PEM).decode(), private.decode()
+@dataclass(frozen=True)
+class Authority:
+    """An authority of the test's own. folder: with all files, NAME.key and NAME.pem."""
+
+    folder: Path
+    name: str = "ca"
+
+    @property
+    def certificate(self) -> Path:
+        """The authority's certificate."""
+        return self.folder / f"{self.name}.pem"
+
+    def issue(self, name: str, subject: str, alternative: str = "IP:127.0.0.1") -> tuple[Path, Path]:
+        """Issue a certificate. Returns the files of its key and itself. alternative: as openssl writes it."""
+        key, request, made = (self.folder / f"{name}.{end}" for end in ("key", "csr", "pem"))
+        extensions = self.folder / f"{name}.ext"
+        extensions.write_text(f"subjectAltName={alternative}\n")
+        _openssl("req", *_NEW, "-subj", f"/CN={subject}", "-keyout", key, "-out", request)
+        _openssl(
+            *("x509", "-req", "-in", request, "-CA", self.certificate, "-CAkey", self.folder / f"{self.name}.key"),
+            *("-CAcreateserial", "-days", "9", "-extfile", extensions, "-out", made),
+        )
+        return key, made
+
+
+def make_authority(folder: Path, name: str = "ca") -> Authority:
+    """Make an authority in a folder."""
+    made = Authority(folder, name)
+    key = folder / f"{name}.key"
+    _openssl("req", "-x509", *_NEW, "-days", "9", "-subj", f"/CN={name}", "-keyout", key, "-out", made.certificate)
+    return made
+
+
+def _openssl(*arguments: str | Path) -> None:
+    subprocess.run(["openssl", *map(str, arguments)], check=True, capture_output=True)

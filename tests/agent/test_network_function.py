@@ -1,8 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """A network function on a simulated host: made, made again, changed, refused, damaged, restored at boot, removed."""
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +13,7 @@ from tests.agent.test_changes_ovn import CHASSIS
 from vgpuctl.agent import functions_run
 from vgpuctl.agent.dispatch import answer
 from vgpuctl.agent.wire.envelope import Request
+from vgpuctl.agent.wire.function_digests import digest_of
 from vgpuctl.agent.wire.network_function import (
     FOLDER,
     RUN_FOLDER,
@@ -22,7 +25,6 @@ from vgpuctl.agent.wire.network_function import (
     FunctionsReading,
     NetworkFunction,
     SetNetworkFunction,
-    digest_of,
     interface_of,
 )
 from vgpuctl.agent.wire.steps import SetOvnChassis, SetOvnDaemon
@@ -58,7 +60,9 @@ GONE = SetNetworkFunction(NAME, None)
 
 
 @pytest.fixture
-def machine(tmp_path: Path) -> Machine:
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    (tmp_path / "agent.pyz").write_bytes(b"an agent")
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "agent.pyz")])
     made = Machine(tmp_path / "gpu1", "t4")
     made.done(SetOvnDaemon("switch", True), SetOvnDaemon("controller", True), SetOvnChassis(CHASSIS))
     return made
@@ -72,7 +76,7 @@ def _read(machine: Machine) -> FunctionsReading:
 
 def _below(machine: Machine, folder: str) -> list[Path]:
     found = (machine.files.root / folder.lstrip("/")).rglob("*")
-    return sorted(one for one in found if not one.is_dir() and not one.parent.is_symlink())
+    return sorted(one for one in found if not one.is_dir() and not one.is_symlink())
 
 
 def test_a_function_is_made_once_and_read_back(machine: Machine) -> None:
@@ -127,7 +131,7 @@ def test_a_configuration_that_the_program_refuses_never_replaces_the_one_in_use(
         ({"files": (FunctionFile("haproxy.cfg", "frontend", owner="nobody-here"),)}, "no-such-user"),
     ],
 )
-def test_what_cannot_be_is_refused_and_leaves_nothing(machine: Machine, change: dict[str, object], code: str) -> None:
+def test_what_cannot_be_is_refused_and_leaves_nothing(machine: Machine, change: dict[str, Any], code: str) -> None:
     problem = machine.refused(SetNetworkFunction(NAME, replace(FUNCTION, **change)))
     assert problem.code == code
     machine.done(GONE)

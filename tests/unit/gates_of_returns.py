@@ -73,6 +73,8 @@ RETURNS = [
         "usecases/layout/layout_run.py:_try_start_service",
         "usecases/layout/layout_run.py:_undo",
         "usecases/operate/over_promise.py:_stop",
+        "usecases/network/functions.py:_take",  # a program of a tenant's network, which no share is
+        "usecases/maintenance/gc.py:_remove_function",  # the same
         on="agent",
     ),
     guarded(

@@ -35,6 +35,9 @@ REVEALING = {
     "model/texts.py:texts_of": "checked for characters that no terminal should get",
     "node_config/join/setup.py:write_for_guest": _GUEST,
     "store/licences.py:set_licence_token": _STORED,
+    "store/vpcs.py:set_object_secret": _STORED,
+    "usecases/network/balancer_functions.py:_private_key": "a load balancer's instance has it in a file of root's",
+    "usecases/network/vpc_addresses.py:_check_certificate": "whether it is the certificate's is looked at",
     "store/node_pools.py:put_node_pool": _STORED,
     "store/sealed.py:documents_of": _STORED,
     "usecases/maintenance/fence_host.py:_run": _STARTS,
@@ -67,6 +70,7 @@ _SENSITIVE = frozenset(
 )
 _MASKED = frozenset(("shown", "program", "shown_url", "shown_program", "len", "digest", "type", "scheme", "hostname"))
 HARMLESS = {
+    "agent/changes/function_programs.py: argv[0]": "ip, ovs-vsctl or sysctl; secrets are in files",
     "agent/changes/ovn.py: ' '.join(argv[:4])": "ovs-vsctl with names of tables",
     "agent/host.py: ' '.join(argv)": "programs that the agent itself calls, without a user's words",
     "agent/host.py: argv[0]": "a program's name",

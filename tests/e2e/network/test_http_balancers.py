@@ -2,7 +2,6 @@
 """Load balancers of HTTP and TLS by commands: on two hosts, off a drained one, repaired, and gone without rest."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,10 +9,10 @@ from typing import Any
 import pytest
 
 import vgpuctl_lab as lab
-from tests.certificates import self_signed
 from tests.e2e.operator import Operator
 from tests.lab.simulated_fixtures import machine
 from tests.ovn_fixture import LocalOvn, central, chassis
+from tests.tenant_certificates import self_signed
 from vgpuctl.ovn.gateways import chassis_order
 from vgpuctl_lab.simulated.machine.state import MachineFolder
 
@@ -59,7 +58,7 @@ def operator(fleet_operator: Operator, central: LocalOvn, chassis: None, tmp_pat
 
 
 @pytest.fixture
-def pair(tmp_path: Path) -> Iterator[tuple[str, ...]]:
+def pair(tmp_path: Path) -> tuple[str, ...]:
     """The options of a certificate and its key."""
     return _pair(tmp_path, "shop.example.com")
 
@@ -100,14 +99,17 @@ def test_bad_input_is_refused_with_nothing_written(
     open_key = tmp_path / "open.key"
     open_key.write_text((tmp_path / "shop.example.com.key").read_text())
     open_key.chmod(0o644)
+    no_key = tmp_path / "no.key"
+    no_key.write_text(Path(pair[1]).read_text())
+    no_key.chmod(0o600)
     for more, said in (
         ((*pair[:2], *other[2:]), "is not the one of the certificate for shop.example.com"),
         (expired, "the certificate is expired since"),
         (later, "the certificate is valid from"),
         (pair[:2], "needs a certificate and its private key"),
         ((), "needs a certificate and its private key"),
-        ((*pair[:2], "--key", pair[1]), "has no PRIVATE KEY in PEM"),
-        ((*pair[:2], "--key", str(open_key)), "open.key"),
+        ((*pair[:2], "--key", str(no_key)), "has no PRIVATE KEY in PEM"),
+        ((*pair[:2], "--key", str(open_key)), "it may be read by every user"),
         ((*pair, "--route", "/x=nowhere"), "leads to pool nowhere"),
         ((*pair, "--route", "shop.example.com/api=default"), "two routes for shop.example.com/api"),
         ((*pair, "--route", "a b=api"), "is no name of a host"),

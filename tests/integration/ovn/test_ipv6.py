@@ -12,6 +12,7 @@ import pytest
 
 from tests.integration.ovn.packets import HOST, OUTSIDE, PacketHost, Wanted, expect, missing_for_packets
 from tests.ovn_fixture import LocalOvn
+from vgpuctl.model.http_balancing import BalancerProtocol
 from vgpuctl.model.network import (
     Backend,
     Network,
@@ -88,7 +89,7 @@ ACME = Vpc(
     "203.0.113.10",
     (FloatingIp("d", "203.0.113.20", "2001:db8:ff::20"), FloatingIp("a", "203.0.113.21", "2001:db8:ff::21")),
     (PortForward(PortProtocol.TCP, "203.0.113.10", 8080, "b", 80, "2001:db8:ff::10"),),
-    (LoadBalancer("shop", "10.0.0.253", 8000, PortProtocol.TCP, ("a", "b"), 80, 1, 3, 2, "front", "fd00:1::fffe"),),
+    (LoadBalancer("shop", "10.0.0.253", 8000, BalancerProtocol.TCP, ("a", "b"), 80, 1, 3, 2, "front", "fd00:1::fffe"),),
     peerings=(Peering("initech", 3, (PEERED,)),),
     router_address6="2001:db8:ff::10",
     routed6=frozenset({"2001:db8:100::/64"}),

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 
 from tests.ovn_fixture import LocalOvn
+from vgpuctl.model.http_balancing import BalancerProtocol
 from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState, Port, mac_address
 from vgpuctl.model.security_rule import Protocol, Rule
 from vgpuctl.model.vpc import (
@@ -253,7 +254,7 @@ def test_a_dead_backend_gets_no_connection(traces: Traces, northbound: Northboun
     balanced = replace(
         VPC,
         ports=(port(ACME, "a", 2), port(BACK, "c", 2, "web"), port(BACK, "d", 3, "web")),
-        balancers=(LoadBalancer("shop", "10.0.1.100", 80, PortProtocol.TCP, ("c", "d"), 80),),
+        balancers=(LoadBalancer("shop", "10.0.1.100", 80, BalancerProtocol.TCP, ("c", "d"), 80),),
     )
     northbound.apply(rows(balanced))
     traces.bind(balanced)

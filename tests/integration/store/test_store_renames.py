@@ -5,6 +5,7 @@ import pytest
 
 from tests.integration.store.samples import vm
 from vgpuctl.errors import StateError
+from vgpuctl.model.http_balancing import BalancerProtocol
 from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.vpc import ExternalNetwork, FloatingIp, LoadBalancer, PortForward, PortProtocol
@@ -31,7 +32,7 @@ def test_the_objects_of_its_network_and_its_place_in_the_queue_follow(tenants: S
         session.set_vpc_object("acme", FloatingIp("web-1", address))
         session.set_vpc_object("acme", FloatingIp("web-2", "203.0.113.50"))
         session.set_vpc_object("acme", PortForward(PortProtocol.TCP, "203.0.113.9", 80, "web-1", 8080))
-        balancer = LoadBalancer("shop", "10.0.0.9", 80, PortProtocol.TCP, ("web-1", "web-2"), 8080)
+        balancer = LoadBalancer("shop", "10.0.0.9", 80, BalancerProtocol.TCP, ("web-1", "web-2"), 8080)
         session.set_vpc_object("acme", balancer)
     with tenants.transaction() as session:
         session.rename_vm(one, "shop-1", domain="acme.shop-1")

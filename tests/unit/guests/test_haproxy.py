@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tests.certificates import self_signed
-from vgpuctl.agent.wire.network_function import digest_of
+from tests.tenant_certificates import self_signed
+from vgpuctl.agent.wire.function_digests import digest_of
 from vgpuctl.guests.haproxy import Member, read_statistics, render_balancer, render_config
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.http_balancing import Affinity, BalancerProtocol, HttpCheck, Pool, Route

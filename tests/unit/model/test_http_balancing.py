@@ -7,6 +7,7 @@ import pytest
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.http_balancing import (
+    BalancerProtocol,
     HttpCheck,
     Pool,
     Route,
@@ -19,7 +20,7 @@ from vgpuctl.model.http_balancing import (
 )
 from vgpuctl.model.network_function import choose_chassis
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.vpc import BalancerProtocol, LoadBalancer
+from vgpuctl.model.vpc import LoadBalancer
 
 KEY = SecretText.of("key")
 

@@ -6,11 +6,12 @@ from dataclasses import replace
 import pytest
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.http_balancing import BalancerProtocol
 from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState, Port
 from vgpuctl.model.rule_text import describe_rule, parse_rule
 from vgpuctl.model.security_decisions import Traffic, decide, hidden_backends, parse_traffic, rules_that_never_match
 from vgpuctl.model.security_rule import Direction, EgressDefault
-from vgpuctl.model.vpc import AddressGroup, LoadBalancer, PortProtocol, SecurityGroup, Vpc, VpcPort
+from vgpuctl.model.vpc import AddressGroup, LoadBalancer, SecurityGroup, Vpc, VpcPort
 
 NETWORK = Network("n", NetworkRequest("front", "acme", "10.0.0.0/24", backend=Backend.OVN), NetworkState.CREATED)
 
@@ -112,7 +113,7 @@ def test_a_rule_that_never_matches_is_named(rules: tuple[str, ...], reasons: lis
     ],
 )
 def test_a_vm_behind_a_balancer_that_answers_no_client_is_named(rules: tuple[str, ...], said: list[str]) -> None:
-    balancer = LoadBalancer("shop", "10.0.0.253", 80, PortProtocol.TCP, ("a", "later"), 8080, network="front")
+    balancer = LoadBalancer("shop", "10.0.0.253", 80, BalancerProtocol.TCP, ("a", "later"), 8080, network="front")
     vpc = replace(_vpc(*rules), balancers=(balancer,))
     texts = list(dict.fromkeys(text for _kind, _name, text in hidden_backends(vpc)))
     assert len(texts) == len(said)

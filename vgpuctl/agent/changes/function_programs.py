@@ -98,6 +98,7 @@ Restart=on-failure
 RestartSec=2
 SuccessExitStatus=143
 KillMode=mixed
+LimitNOFILE=1048576
 ProtectHome=yes
 PrivateTmp=yes
 SyslogIdentifier=vgpuctl-{name}-{program.name}
@@ -219,6 +220,6 @@ def run(host: Host, argv: Sequence[str], *, tolerates: str = "") -> None:
         said = (done.errors + done.output).strip() or "nothing"
         raise Problem(
             ProblemCode.FUNCTION_COMMAND_FAILED,
-            f"{' '.join(argv[:8])} ended with {done.status}: {said[-500:]}",
+            f"{argv[0]} {argv[1] if len(argv) > 1 else ''} … ended with {done.status}: {said[-500:]}",
             path=argv[0],
         )

@@ -17,6 +17,7 @@ from vgpuctl.agent.wire import network_function as wire
 from vgpuctl.agent.wire.boot import sha256
 from vgpuctl.agent.wire.decode import to_json
 from vgpuctl.agent.wire.envelope import Problem
+from vgpuctl.agent.wire.function_digests import manifest_of
 from vgpuctl.agent.wire.network_function import FunctionManifest, FunctionPort, NetworkFunction, SetNetworkFunction
 from vgpuctl.agent.wire.ovn import INTEGRATION_BRIDGE
 from vgpuctl.agent.wire.problem_codes import ProblemCode
@@ -47,7 +48,7 @@ def ensure(host: Host, step: SetNetworkFunction, *, dry_run: bool) -> Change:
     function = step.function
     _check(function)
     _require(host, function)
-    wanted = wire.manifest_of(step.name, function)
+    wanted = manifest_of(step.name, function)
     there = facts.read_manifest(host, step.name)
     after = f"{function.kind} {wanted.digest[:12]}"
     problems = _problems(host, step.name, wanted)
@@ -245,7 +246,8 @@ def _ensure_gone(host: Host, step: SetNetworkFunction, *, dry_run: bool) -> Chan
     if not dry_run:
         for program in programs.programs_of(host, name):
             programs.stop(host, name, program)
-        _end_processes(host, name)
+        if "namespace" in parts:
+            _end_processes(host, name)
         for interface, (owner, _logical) in facts.owned_ports(host).items():
             if owner == name:
                 _remove_port(host, interface)
@@ -264,8 +266,6 @@ def _ensure_gone(host: Host, step: SetNetworkFunction, *, dry_run: bool) -> Chan
 
 def _end_processes(host: Host, name: str) -> None:
     """End whatever else runs in the namespace: a worker that outlived its master, or what a program left."""
-    if facts.namespace_of(name) not in facts.namespaces(host):
-        return
     for signal in ("TERM", "KILL"):
         done = host.run(["ip", "netns", "pids", facts.namespace_of(name)], timeout_s=_CHECK_TIMEOUT_S)
         pids = [one for one in done.output.split() if one.isdigit()]

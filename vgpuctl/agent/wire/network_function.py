@@ -6,11 +6,10 @@ In the words of commands and programs, `{files}` is the folder of the function's
 and `{name}` its name.
 """
 
-import json
 import re
 from typing import ClassVar, Optional, Tuple
 
-from vgpuctl.agent.wire.values import dataclass, field, replace
+from vgpuctl.agent.wire.values import dataclass, field
 
 # Each function has its folder: its files, and what it was made from.
 FOLDER = "/var/lib/vgpuctl/functions"
@@ -176,37 +175,13 @@ class FunctionsReading:
     programs: Tuple[str, ...] = ()
 
 
-def digest_of(function: NetworkFunction) -> str:
-    """Return a digest of everything that a function is: equal digests, equal functions."""
-    from vgpuctl.agent.wire.decode import to_json
-
-    return _sha256(json.dumps(to_json(function), sort_keys=True))
-
-
-def file_digest(file: FunctionFile) -> str:
-    """Return the SHA-256 of a file's content."""
-    return _sha256(file.content)
-
-
-def folder_of_files(name: str, function: NetworkFunction) -> str:
-    """Return the folder for exactly these files: another content is in another folder."""
-    words = [[one.name, one.content, one.is_secret, one.owner] for one in function.files]
-    return f"{FOLDER}/{name}/files-{_sha256(json.dumps(words))[:16]}"
-
-
-def manifest_of(name: str, function: NetworkFunction) -> FunctionManifest:
-    """Return what the host keeps of a function."""
-    bare = replace(function, files=tuple(replace(one, content="") for one in function.files))
-    digests = tuple(map(file_digest, function.files))
-    return FunctionManifest(bare, digest_of(function), digests, folder_of_files(name, function))
-
-
 def interface_of(function: str, position: int = 0) -> str:
     """Return the name of a function's interface: one that no other function has."""
-    return f"vgf{_sha256(f'{function}/{position}')[:11]}"
+    return f"vgf{sha256_of(f'{function}/{position}')[:11]}"
 
 
-def _sha256(text: str) -> str:
+def sha256_of(text: str) -> str:
+    """Return the SHA-256 of a text in hex."""
     import hashlib  # loads OpenSSL, which few changes need
 
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()

@@ -8,7 +8,8 @@ gone. So a change of a tenant contacts only the hosts that differ, and a killed 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.agent.wire.network_function import FunctionFacts, NetworkFunction, SetNetworkFunction, digest_of
+from vgpuctl.agent.wire.function_digests import digest_of
+from vgpuctl.agent.wire.network_function import FunctionFacts, NetworkFunction, SetNetworkFunction
 from vgpuctl.errors import UsageError, VgpuctlError
 from vgpuctl.model.network_function import FunctionPlace, PlacedFunction, choose_chassis
 from vgpuctl.model.printable import printable
@@ -30,7 +31,7 @@ from vgpuctl.usecases.running.services import Services
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedFunctions:
     """The functions that hosts are to have. by_host: host → name → function. problems: places without a function."""
 
     by_host: Mapping[str, Mapping[str, PlacedFunction]]
@@ -49,7 +50,7 @@ def _made(session: Session, vpcs: Sequence[Vpc]) -> tuple[list[PlacedFunction], 
     return made, problems
 
 
-def wanted_functions(services: Services, session: Session, vpcs: Sequence[Vpc]) -> Wanted:
+def wanted_functions(services: Services, session: Session, vpcs: Sequence[Vpc]) -> WantedFunctions:
     """The functions of some tenants, by host. Raises UsageError without an inventory, if there is any function."""
     made, problems = _made(session, vpcs)
     hosts = hosts_of(services, {one.place.chassis for one in made}) if made else {}
@@ -60,7 +61,7 @@ def wanted_functions(services: Services, session: Session, vpcs: Sequence[Vpc]) 
             problems.append((one.place, f"no host of the inventory is chassis {one.place.chassis}"))
         else:
             by_host.setdefault(host, {})[one.place.name] = one
-    return Wanted(by_host, tuple(problems))
+    return WantedFunctions(by_host, tuple(problems))
 
 
 def bring_functions(services: Services, vpcs: Sequence[Vpc], *, dry_run: bool = False) -> list[str]:

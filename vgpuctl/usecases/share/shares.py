@@ -8,6 +8,7 @@ from dataclasses import replace
 from vgpuctl.agent.wire.cdi import SetContainerGpus
 from vgpuctl.agent.wire.fabric import PARTITION_STEPS
 from vgpuctl.agent.wire.facts import HostFacts
+from vgpuctl.agent.wire.network_function import SetNetworkFunction
 from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetVfParams
 from vgpuctl.agent.wire.steps import (
     BindDriver,
@@ -260,7 +261,8 @@ def _targets(step: Step) -> tuple[str, ...]:
         | TakeOutUplink
         | SetFabricMode
         | RestartFabricManager
-        | SetContainerGpus,
+        | SetContainerGpus
+        | SetNetworkFunction,
     ):
         return ()  # a VM's shares need none of these
     return step.addresses if isinstance(step, BindDriver) else (step.address,)

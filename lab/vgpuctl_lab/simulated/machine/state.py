@@ -141,8 +141,7 @@ class Ovn:
     """Open vSwitch's database, which outlives a reboot, and how OVN fares. tunnels: what each one carries.
 
     has_role: whether the southbound database listens with OVN's role for hosts. received: packets by tunnel; dropped:
-    ends whose packets a firewall here drops; refused: ends that refuse ours, in the kernel's words; bfd: its states.
-    ports: internal ones, with what identifies each.
+    ends whose packets a firewall here drops; refused: ends that refuse ours, in words; bfd: states; ports: internal.
     """
 
     external_ids: dict[str, str] = field(default_factory=dict)
@@ -397,8 +396,7 @@ class MachineFolder:
             for name in (each.name for each in dataclasses.fields(State)):
                 setattr(state, name, getattr(fresh, name))
             (self.root / "dev/kmsg").write_text("")
-            # /run is in memory.
-            for folder in ("run/vgpuctl", "run/vgpuctl-functions", "run/libvirt/qemu"):
+            for folder in ("run/vgpuctl", "run/vgpuctl-functions", "run/libvirt/qemu"):  # /run is in memory
                 shutil.rmtree(self.root / folder, ignore_errors=True)
 
     def log(self, *lines: str) -> None:

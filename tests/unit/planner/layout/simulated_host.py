@@ -24,6 +24,7 @@ from vgpuctl.agent.wire.facts import (
     VirtualFunction,
 )
 from vgpuctl.agent.wire.memory import HugepageFacts
+from vgpuctl.agent.wire.network_function import SetNetworkFunction
 from vgpuctl.agent.wire.sharing import CreateMdev, DeleteMdev, SetVfProfile
 from vgpuctl.agent.wire.steps import (
     BindDriver,
@@ -258,6 +259,7 @@ class SimulatedHost:
                 TakeOutUplink,
                 SetFabricMode,
                 RestartFabricManager,
+                SetNetworkFunction,
                 *PARTITION_STEPS,
             ),
         ):

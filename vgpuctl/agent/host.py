@@ -21,7 +21,8 @@ from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.values import dataclass
 
 LOCK_TIMEOUT_S = 30.0
-PROGRAM_FOLDERS = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/libexec")
+# FRR has its programs in a folder of its own: of Debian, and of RHEL.
+PROGRAM_FOLDERS = ("/usr/sbin", "/usr/bin", "/sbin", "/bin", "/usr/libexec", "/usr/lib/frr", "/usr/libexec/frr")
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Host(KernelFiles, DiskFiles):
             raise Problem(ProblemCode.PROGRAM_MISSING, f"the program {argv[0]} is not on this host", path=argv[0])
         if changes:
             self.writes += 1
-        environment = {**os.environ, "LC_ALL": "C.UTF-8"}
+        environment = _environment()
         if self.root != "/":
             environment["VGPUCTL_ROOT"] = self.root
         try:
@@ -92,7 +93,7 @@ class Host(KernelFiles, DiskFiles):
             raise Problem(ProblemCode.PROGRAM_MISSING, f"the program {argv[0]} is not on this host", path=argv[0])
         self.writes += 1
         try:
-            return detached.start([program, *argv[1:]], self.path(log), {**os.environ, "LC_ALL": "C.UTF-8"})
+            return detached.start([program, *argv[1:]], self.path(log), _environment())
         except OSError as error:
             message = f"{argv[0]} cannot be started: {error.strerror}"
             raise Problem(ProblemCode.PROGRAM_MISSING, message, path=argv[0], errno=errno_name(error)) from error
@@ -251,3 +252,9 @@ class Host(KernelFiles, DiskFiles):
         self.finish_log()
         with KernelLog(self.path("/dev/kmsg"), whole=True) as log:
             return log.records() if log.is_open else None
+
+
+def _environment() -> Dict[str, str]:
+    """Return the environment of programs, in which they find one another too, such as behind `ip netns exec`."""
+    path = os.pathsep.join(filter(None, (os.environ.get("PATH", ""), *PROGRAM_FOLDERS)))
+    return {**os.environ, "LC_ALL": "C.UTF-8", "PATH": path}

@@ -249,6 +249,10 @@ SECTIONS = (
             "delete-load-balancer": "Delete load balancers.",
             "create-peering": "Peer a tenant's networks with those of another tenant.",
             "delete-peering": "Delete a tenant's peerings with other tenants.",
+            "create-vpn-connection": "Join a tenant's networks with another site by WireGuard.",
+            "set-vpn-connection": "Change the other site of a VPN connection.",
+            "rotate-vpn-keys": "Replace the keys of a VPN connection.",
+            "delete-vpn-connection": "Delete VPN connections.",
             "create-direct-connect": "Connect a tenant's network to a physical network or VLAN.",
             "delete-direct-connect": "Disconnect a tenant's networks from physical networks.",
             "explain-network": "Explain whether traffic passes between VMs, and which rule decides.",
@@ -355,6 +359,7 @@ _VPC_OBJECTS = {
     *("delete-load-balancer", "delete-peering", "delete-direct-connect", "list-vpc-objects"),
     *("create-address-group", "set-address-group", "delete-address-group"),
     *("create-egress-policy", "delete-egress-policy"),
+    *("create-vpn-connection", "set-vpn-connection", "delete-vpn-connection"),
 }
 _BY_SUBJECT = {
     "vpc_objects": _VPC_OBJECTS,

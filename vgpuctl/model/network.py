@@ -46,6 +46,7 @@ class AddressKind(StrEnum):
     PORT = "port"
     MONITOR = "monitor"
     BALANCER = "balancer"
+    FUNCTION = "function"
 
 
 @dataclass(frozen=True)

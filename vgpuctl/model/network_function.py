@@ -18,7 +18,7 @@ class FunctionPlace:
 
     kind, owner: of the tenant's object that it belongs to, such as `load-balancer` and `shop`. number: from 1 among the
     instances of the object. addresses: one of each IP version of the network. chassis: the host's name in OVN; ""
-    while no chassis can have it. forwards: it also sends packets of other addresses than its own.
+    while no chassis can have it. behind: networks whose packets it sends on, such as those of another site.
     """
 
     kind: str
@@ -28,7 +28,7 @@ class FunctionPlace:
     network: Network
     addresses: tuple[str, ...]
     chassis: str
-    forwards: bool = False
+    behind: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

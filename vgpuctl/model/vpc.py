@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import ClassVar
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.bgp import Announcement, Bgp
 from vgpuctl.model.http_balancing import DEFAULT_POOL, Affinity, BalancerProtocol, HttpCheck, Pool, Route
 from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port, Subnet
 from vgpuctl.model.network_function import FunctionPlace
@@ -15,6 +16,8 @@ from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.security_rule import EgressDefault, Rule
 
 DEFAULT_GROUP = "default"
+WIREGUARD_PORT = 51820
+"""The port that wg(8) and its users take."""
 
 
 class PortProtocol(StrEnum):
@@ -36,7 +39,12 @@ class VpcKind(StrEnum):
     LOAD_BALANCER = "load-balancer"
     DIRECT_CONNECT = "direct-connect"
     PEERING = "peering"
+    VPN_CONNECTION = "vpn-connection"
     CONTACT = "contact"
+
+
+ROUTER_HOLDER = f"{VpcKind.GATEWAY}/gateway"
+"""What holds the external addresses of a tenant's router."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +111,7 @@ class ExternalNetwork:
     physical_network: the name that hosts map to a bridge (ovn-bridge-mappings). first, last: addresses for tenants.
     chassis: system-ids of hosts that may be gateways; tenants are spread over them. management: networks that no tenant
     may reach. cidr6, gateway6, first6, last6: the same of IPv6, None without. routed6: prefixes that the provider
-    routes to tenants' gateways, so that networks with such addresses need no NAT.
+    routes to tenants' gateways, so that networks with such addresses need no NAT. bgp: None without.
     """
 
     name: str
@@ -120,6 +128,7 @@ class ExternalNetwork:
     first6: str | None = None
     last6: str | None = None
     routed6: tuple[str, ...] = ()
+    bgp: Bgp | None = None
 
     @property
     def subnets(self) -> tuple[Subnet, ...]:
@@ -316,6 +325,56 @@ class PeeringSpec:
 
 
 @dataclass(frozen=True)
+class VpnConnection:
+    """A WireGuard tunnel between a tenant's networks and another site.
+
+    network: where its function has a port. prefixes: networks of the other site. port: of UDP, of the address of the
+    tenant's gateway. peer_key: the peer's public key, None while it is to be made here. endpoint: `198.51.100.7:51820`,
+    None for a peer behind NAT, which begins itself. keepalive_s: between packets that keep a NAT open, None for none.
+
+    The store gives it addresses in `network`, the gateway's addresses, the keys of our side, and the public key of a
+    peer whose configuration was made here.
+    """
+
+    kind: ClassVar[VpcKind] = VpcKind.VPN_CONNECTION
+    name: str
+    network: str
+    prefixes: tuple[str, ...]
+    port: int = WIREGUARD_PORT
+    peer_key: str | None = None
+    endpoint: str | None = None
+    keepalive_s: int | None = None
+    preshared_key: SecretText | None = None
+    address: str = ""
+    address6: str = ""
+    external_address: str = ""
+    external_address6: str = ""
+    private_key: SecretText | None = None
+    public_key: str = ""
+    made_peer_key: str = ""
+
+    @property
+    def key(self) -> str:
+        """Its name among the tenant's VPN connections."""
+        return self.name
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Its addresses in its network, IPv4 first."""
+        return tuple(dict.fromkeys(one for one in (self.address, self.address6) if one))
+
+    @property
+    def peer(self) -> str:
+        """The public key of the peer, "" while nobody knows it."""
+        return self.peer_key or self.made_peer_key
+
+    @property
+    def subnets(self) -> tuple[Subnet, ...]:
+        """The networks of the other site."""
+        return tuple(map(ipaddress.ip_network, self.prefixes))
+
+
+@dataclass(frozen=True)
 class Contact:
     """The address of the tenant's contact person, for the operator."""
 
@@ -339,6 +398,7 @@ VpcSpec = (
     | LoadBalancer
     | DirectConnect
     | PeeringSpec
+    | VpnConnection
 )
 
 
@@ -360,6 +420,8 @@ class Vpc:
     egress: what becomes of the traffic from its VMs that no rule is about.
     domain: of the internal names, as `internal`; None: there are no names.
     aside: chassis that carry a gateway only if no other can. functions: programs on hosts with a port in a network.
+    vpns: tunnels to other sites, which have a function each.
+    announcements: routes that speakers of BGP announce, where it stands for an external network (`is_provider`).
     """
 
     tenant: str
@@ -381,11 +443,18 @@ class Vpc:
     domain: str | None = None
     aside: frozenset[str] = frozenset()
     functions: tuple[FunctionPlace, ...] = ()
+    vpns: tuple[VpnConnection, ...] = ()
+    announcements: tuple[Announcement, ...] = ()
     ports_by_vm: dict[str, VpcPort] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         last_first = sorted(self.ports, key=lambda one: -one.port.position)
         object.__setattr__(self, "ports_by_vm", {port.vm: port for port in last_first})
+
+    @property
+    def is_provider(self) -> bool:
+        """True if it stands for an external network, whose functions are no tenant's."""
+        return "/" in self.tenant
 
     def port_in(self, vm: str, network: str) -> VpcPort | None:
         """The VM's port in one of the tenant's networks, else its first one."""

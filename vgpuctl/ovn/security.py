@@ -68,6 +68,9 @@ def security_rows(vpc: Vpc) -> Iterator[Row]:
             yield Row("Address_Set", f"addresses/{group.name}/{name}", {"name": name, "addresses": parts})
     yield from _meters(vpc)
     yield from _port_group("everybody", ovn_name("p", vpc.tenant), everybody, _own_acls(vpc), vpc.tenant)
+    functions = [Reference("Logical_Switch_Port", f"function/{place.name}") for place in vpc.functions]
+    if functions:
+        yield from _port_group("functions", _functions(vpc), functions, _function_acls(vpc), vpc.tenant)
     for name, security_group in groups.items():
         port_group = ovn_name("p", vpc.tenant, name)
         acls = _group_acls(vpc, security_group)
@@ -75,7 +78,7 @@ def security_rows(vpc: Vpc) -> Iterator[Row]:
 
 
 def security_acls(vpc: Vpc) -> list[SecurityAcl]:
-    """Every ACL of a tenant."""
+    """Every ACL of a tenant's VMs."""
     return [*_own_acls(vpc), *(acl for group in security_groups(vpc).values() for acl in _group_acls(vpc, group))]
 
 
@@ -107,6 +110,23 @@ def _own_acls(vpc: Vpc) -> list[SecurityAcl]:
     return acls + [
         SecurityAcl(key, "from-lport", _NEVER_PRIORITY, action, f"inport == @{ports} && {match}", reason=why)
         for key, action, match, why in never
+    ]
+
+
+def _functions(vpc: Vpc) -> str:
+    """The port group of the tenant's network functions, which rules of its security groups do not bind."""
+    return ovn_name("u", vpc.tenant)
+
+
+def _function_acls(vpc: Vpc) -> list[SecurityAcl]:
+    """Functions do not reach management networks either."""
+    return [
+        SecurityAcl(
+            *(f"function/{key}", "from-lport", _NEVER_PRIORITY, "drop"),
+            f"inport == @{_functions(vpc)} && {version}.dst == ${name}",
+            reason="it is a management network",
+        )
+        for key, (name, version, _parts) in _management(vpc).items()
     ]
 
 

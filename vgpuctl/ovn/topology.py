@@ -7,8 +7,19 @@ column: ovn-nb(5) of OVN 23.03.
 
 import ipaddress
 from collections.abc import Iterator
+from dataclasses import replace
 
-from vgpuctl.model.network import Network, Subnet, is_ipv6, link_local, mac_address
+from vgpuctl.model.bgp import BgpSpeaker
+from vgpuctl.model.network import (
+    Backend,
+    Network,
+    NetworkRequest,
+    NetworkState,
+    Subnet,
+    is_ipv6,
+    link_local,
+    mac_address,
+)
 from vgpuctl.model.network_function import FunctionPlace
 from vgpuctl.model.vpc import ExternalNetwork, Vpc, VpcPort, link_addresses, ovn_name
 from vgpuctl.ovn.balancing import balancer_references, balancer_rows, forward_rows, router_references
@@ -16,6 +27,7 @@ from vgpuctl.ovn.gateways import chassis_rows, gateway_port
 from vgpuctl.ovn.names import dhcp_search, names_port, names_references, names_rows, resolvers_of
 from vgpuctl.ovn.rows import Reference, Row
 from vgpuctl.ovn.security import security_rows
+from vgpuctl.ovn.vpn import vpn_forwards, vpn_routes
 
 ROUTER = Reference("Logical_Router", "router")
 _LEASE_S = 3600
@@ -36,12 +48,13 @@ def vpc_rows(vpc: Vpc) -> list[Row]:
     """Every row of a tenant, none when it has no network."""
     if not vpc.networks:
         return []
-    rows = [*_networks(vpc), *security_rows(vpc), *balancer_rows(vpc), *forward_rows(vpc), *names_rows(vpc)]
+    forwards = [*forward_rows(vpc), *vpn_forwards(vpc)]
+    rows = [*_networks(vpc), *security_rows(vpc), *balancer_rows(vpc), *forwards, *names_rows(vpc)]
     routed = [network for network in vpc.networks if not network.request.isolated]
     router_ports = [Reference("Logical_Router_Port", f"gateway/{network.id}") for network in routed]
     routes: list[Reference] = []
     nat: list[Reference] = []
-    for row in (*_way_out(vpc, routed), *_peerings(vpc)):
+    for row in (*_way_out(vpc, routed), *_peerings(vpc), *vpn_routes(vpc)):
         rows.append(row)
         found = {"Logical_Router_Port": router_ports, "Logical_Router_Static_Route": routes, "NAT": nat}.get(row.table)
         if found is not None:
@@ -54,7 +67,7 @@ def vpc_rows(vpc: Vpc) -> list[Row]:
                 "ports": tuple(router_ports),
                 "static_routes": tuple(routes),
                 "nat": tuple(nat),
-                "load_balancer": (*router_references(vpc), *(row.reference for row in forward_rows(vpc))),
+                "load_balancer": (*router_references(vpc), *(row.reference for row in forwards)),
             },
         )
     )
@@ -69,7 +82,17 @@ def external_rows(network: ExternalNetwork) -> list[Row]:
         _localnet(ovn_name("x", network.name, "localnet"), network.physical_network, network.vlan),
         parent=Reference("Logical_Switch", "switch", external_owner(network.name)),
     )
-    return [Row("Logical_Switch", "switch", {"name": ovn_name("x", network.name)}), localnet]
+    speakers = () if network.bgp is None else network.bgp.speakers
+    ports = [replace(_function_port(speaker_place(network, one)), parent=localnet.parent) for one in speakers]
+    return [Row("Logical_Switch", "switch", {"name": ovn_name("x", network.name)}), localnet, *ports]
+
+
+def speaker_place(network: ExternalNetwork, speaker: BgpSpeaker) -> FunctionPlace:
+    """The place of a speaker of BGP: its port is in the external network itself, and has routes to nowhere else."""
+    owner = external_owner(network.name)
+    request = NetworkRequest(network.name, owner, network.cidr, isolated=True, backend=Backend.OVN)
+    inside = Network(owner, request, NetworkState.CREATED)
+    return FunctionPlace("bgp", owner, speaker.chassis, 1, inside, (speaker.address,), speaker.chassis)
 
 
 def _networks(vpc: Vpc) -> Iterator[Row]:
@@ -119,11 +142,11 @@ def _port(network: Network, port: VpcPort) -> Row:
 
 def _function_port(place: FunctionPlace) -> Row:
     """The port of a program of vgpuctl's on a host, in no security group. Only its own chassis may have it."""
-    own = " ".join((place.mac, *place.addresses))
+    own = (place.mac, *place.addresses)
     columns: dict[str, object] = {
         "name": place.name,
-        "addresses": [own],
-        "port_security": [] if place.forwards else [own],
+        "addresses": [" ".join(own)],
+        "port_security": [" ".join((*own, *place.behind))],
         "enabled": [True],
         "type": "",
         "options": {"requested-chassis": place.chassis} if place.chassis else {},

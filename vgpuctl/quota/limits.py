@@ -82,6 +82,7 @@ _GIVEN_BACK: Mapping[str, str] = {
     Resource.NETWORKS: "networks",
     Resource.PUBLIC_ADDRESSES: "gateways or floating IPs",
     Resource.LOAD_BALANCERS: "load balancers",
+    Resource.VPN_CONNECTIONS: "VPN connections",
     Resource.NICS: "VMs or their network interfaces",
 }
 

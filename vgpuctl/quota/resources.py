@@ -51,6 +51,7 @@ class Resource(StrEnum):
     NETWORKS = "networks"
     PUBLIC_ADDRESSES = "public-addresses"
     LOAD_BALANCERS = "load-balancers"
+    VPN_CONNECTIONS = "vpn-connections"
     GPU_HOURS = "gpu-hours"
 
 

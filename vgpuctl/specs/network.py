@@ -5,12 +5,22 @@ from collections.abc import Mapping
 from typing import Any
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.bgp import (
+    Announced,
+    describe_neighbour,
+    describe_speaker,
+    parse_as,
+    parse_neighbour,
+    parse_password,
+    parse_speaker,
+)
 from vgpuctl.model.network import Backend, NetworkRequest, is_ipv6, parse_cidr, parse_cidr6, parse_resolver
 from vgpuctl.model.vm import check_name
 from vgpuctl.model.vpc import ExternalNetwork
 from vgpuctl.specs import comparison
-from vgpuctl.specs.field import Choice, Compared, Field, Table, Text, Truth, Whole
-from vgpuctl.specs.flags import read_flags
+from vgpuctl.specs.field import Choice, Compared, Document, Field, Section, Table, Text, Truth, Whole
+from vgpuctl.specs.flags import read_flags, refuse_lone_flags
+from vgpuctl.specs.secret_file import read_secret
 
 
 def _parse_cidr(text: str, /, *, what: str) -> str:
@@ -143,7 +153,40 @@ EXTERNAL_NETWORK = Table(
         Field(
             "management", Text(), "Network that no tenant may reach", flag="--management", metavar="CIDR", is_list=True
         ),
+        Field("bgp.as", Text(parse_as), "Number of our AS", "bgp.as_number", "--bgp-as", "NUMBER"),
+        Field(
+            "bgp.neighbours",
+            Text(parse_neighbour, describe_neighbour),
+            "Router of the provider, and its AS",
+            flag="--bgp-neighbour",
+            metavar="ADDRESS=AS",
+            is_list=True,
+        ),
+        Field(
+            "bgp.speakers",
+            Text(parse_speaker, describe_speaker),
+            "Chassis that speaks BGP, and its address for that",
+            flag="--bgp-speaker",
+            metavar="CHASSIS=ADDRESS",
+            is_list=True,
+        ),
+        Field(
+            "bgp.announces",
+            Choice(Announced),
+            "Kind of routes to announce",
+            flag="--bgp-announce",
+            is_list=True,
+            default="all kinds",
+        ),
+        Field(
+            "bgp.password",
+            Document(parse_password),
+            "File with the password of the sessions",
+            flag="--bgp-password",
+            metavar="FILE",
+        ),
     ),
+    (Section("bgp", "BGP of our chassis with the provider's routers", opened_by=("as",)),),
 )
 
 
@@ -184,7 +227,8 @@ def read_network_flags(name: str, tenant: str, given: Mapping[str, Any], *, defa
 def read_external_network_flags(name: str, given: Mapping[str, Any]) -> ExternalNetwork:
     """Make an external network from the flags of create-external-network. Raises UsageError."""
     check_name(name, what="external network")
-    return EXTERNAL_NETWORK.build({"name": name, **read_flags(EXTERNAL_NETWORK.fields, given)})
+    refuse_lone_flags(EXTERNAL_NETWORK, given)
+    return EXTERNAL_NETWORK.build({"name": name, **read_flags(EXTERNAL_NETWORK.fields, given, read_secret)})
 
 
 def list_differences(there: NetworkRequest, wanted: NetworkRequest) -> list[str]:

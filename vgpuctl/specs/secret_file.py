@@ -60,6 +60,14 @@ class SecretFiles:
             raise UsageError(f"the secret {name} is hidden", hint=_HIDDEN_HINT)
 
 
+def read_secret(path: str) -> str:
+    """The text of a secret that the operator names on the command line. Raises UsageError, FileNotTrusted."""
+    try:
+        return SecretFiles(Path(path)).read(Path(path).name).decode()
+    except UnicodeDecodeError as error:
+        raise UsageError(f"the secret {path} is no text in UTF-8") from error
+
+
 def _owners(file: Path) -> frozenset[int]:
     """The users whose secrets a file may name; none for standard input and for what is not there."""
     try:

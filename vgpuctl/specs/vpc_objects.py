@@ -29,6 +29,7 @@ from vgpuctl.model.vpc import (
     SecurityGroup,
     VpcKind,
     VpcSpec,
+    VpnConnection,
 )
 from vgpuctl.model.vpc_text import parse_forwarded
 from vgpuctl.specs import comparison
@@ -36,6 +37,7 @@ from vgpuctl.specs.field import Choice, Field, Table, Text, Whole, show
 from vgpuctl.specs.flags import read_flags, read_text
 from vgpuctl.specs.http_balancing import HTTP_FILES, OF_HTTP, NamedFile, ReadFile, read_named
 from vgpuctl.specs.security_rule import RULE
+from vgpuctl.specs.vpn_connection import VPN_FIELDS, PresharedKeyFile
 
 _NAME = Text(check_name)
 _PORT = Whole(1, 65535)
@@ -88,7 +90,7 @@ class ObjectKind:
     changed_list: str | None = None
     item_name: str | None = None
     item_help: str = ""
-    files: Mapping[str, NamedFile] = field(default_factory=dict)
+    files: Mapping[str, NamedFile | PresharedKeyFile] = field(default_factory=dict)
     runs_on_hosts: bool = False
     to_change: str = "delete it first, or change it in the tenant's file"
 
@@ -329,6 +331,33 @@ KINDS = (
         "The networks of the two tenants are separated at once.",
         argument=Field("neighbour", _NAME, "The other tenant", "tenant", metavar="TENANT"),
         given={"block": -1},
+    ),
+    ObjectKind(
+        VpnConnection,
+        "vpn_connections",
+        Written.BY_NAME,
+        (
+            _name("name", "Name of the VPN connection"),
+            _name("network", "Network in which the tunnel has an address", "--network"),
+            *VPN_FIELDS,
+        ),
+        "{prefixes} by UDP port {port}, peer at {endpoint}, our key {public_key}",
+        "It joins the tenant's networks with another site by a WireGuard tunnel, which ends at UDP port --port of the"
+        " address of the tenant's gateway. Our private key is made here, and never shown; the public key is in the"
+        " output. Refused if networks of the other site overlap the tenant's networks, its peerings, other VPN"
+        " connections, or networks of the provider. The security groups of VMs still apply.",
+        "The tunnel ends at once, and its keys are deleted.",
+        given={
+            **dict.fromkeys(("address", "address6", "external_address", "external_address6"), ""),
+            **dict.fromkeys(("public_key", "made_peer_key"), ""),
+            "private_key": None,
+        },
+        runs_on_hosts=True,
+        files={"preshared_key": PresharedKeyFile()},
+        changed=("peer_key", "endpoint", "keepalive_s", "preshared_key"),
+        changed_list="prefixes",
+        to_change="change it with `vgpuctl set-vpn-connection`; delete it first, or change it in the tenant's file, for"
+        " the rest",
     ),
 )
 """In an order in which objects can be created."""

@@ -33,6 +33,7 @@ class CompletedKind(StrEnum):
     SECURITY_GROUP = "security group"
     ADDRESS_GROUP = "address group"
     LOAD_BALANCER = "load balancer"
+    VPN_CONNECTION = "VPN connection"
     IMAGE = "image"
     DISK = "disk"
     POOL = "host pool"
@@ -50,6 +51,7 @@ _OF_TENANTS = {
     CompletedKind.SECURITY_GROUP: "SELECT tenant, name FROM vpc_objects WHERE kind = 'security-group'",
     CompletedKind.ADDRESS_GROUP: "SELECT tenant, name FROM vpc_objects WHERE kind = 'address-group'",
     CompletedKind.LOAD_BALANCER: "SELECT tenant, name FROM vpc_objects WHERE kind = 'load-balancer'",
+    CompletedKind.VPN_CONNECTION: "SELECT tenant, name FROM vpc_objects WHERE kind = 'vpn-connection'",
     CompletedKind.DISK: "SELECT tenant, label FROM volumes WHERE label <> ''",
     CompletedKind.NODE_POOL: "SELECT tenant, name FROM node_pools",
     CompletedKind.RESERVATION: "SELECT tenant, name FROM reservations",
@@ -57,7 +59,7 @@ _OF_TENANTS = {
 _PLAIN = {
     CompletedKind.TENANT: "SELECT name FROM tenants",
     CompletedKind.HOST: "SELECT name FROM hosts",
-    CompletedKind.EXTERNAL_NETWORK: "SELECT name FROM external_networks",
+    CompletedKind.EXTERNAL_NETWORK: "SELECT name FROM external_networks WHERE name NOT LIKE '%/%'",
     CompletedKind.IMAGE: "SELECT name FROM images",
     CompletedKind.POOL: "SELECT name FROM host_pools",
     CompletedKind.LICENCE_POOL: "SELECT name FROM licence_pools",

@@ -23,6 +23,7 @@ _USED = " UNION ALL ".join(
         _COUNT.format(resource="networks", table="networks"),
         _COUNT.format(resource="public-addresses", table="external_addresses") + " AND address NOT LIKE :ipv6",
         _COUNT.format(resource="load-balancers", table="vpc_objects") + " AND kind = 'load-balancer'",
+        _COUNT.format(resource="vpn-connections", table="vpc_objects") + " AND kind = 'vpn-connection'",
     )
 )
 _IN_BYTES = ("disk", "snapshots")

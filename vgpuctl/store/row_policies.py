@@ -26,7 +26,7 @@ _RULES = {
     "host_pool_hosts": "pool IN (SELECT pool FROM host_pool_grants)",
     "settings": "name = 'instance'",
     "images": "true",
-    "external_networks": "true",
+    "external_networks": "position('/' in name) = 0",
     VERSION_TABLE: "true",
 }
 """Rows of tables without a column `tenant` that a tenant sees. Of all other such tables it sees no row."""

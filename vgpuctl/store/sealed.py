@@ -2,7 +2,8 @@
 """Secrets that the store keeps, encrypted with a key file that lies outside of it.
 
 A VM's own row keeps digests only: its documents went into its seed. A queued VM has no seed yet, and another process
-will make it, so its documents wait in the store. The token of a licence pool goes into the seeds of VMs to come.
+will make it, so its documents wait in the store. The token of a licence pool goes into the seeds of VMs to come, and
+the keys of VPN connections onto the hosts that carry their tunnels.
 Source of the format: the Fernet specification (AES-128-CBC and HMAC-SHA256).
 """
 
@@ -40,6 +41,15 @@ class KeyFile:
     def __init__(self, path: Path | None, *, makes_key: bool) -> None:
         self.path = path
         self._makes_key = makes_key
+        self._lent: bytes | None = None
+
+    def for_rehearsal(self) -> "KeyFile":
+        """The same key; where it would be made, one that is gone with the rehearsal."""
+        if self.path is None or not self._makes_key or self.path.exists():
+            return self
+        other = KeyFile(self.path, makes_key=False)
+        other._lent = base64.urlsafe_b64encode(os.urandom(_KEY_BYTES))
+        return other
 
     def content(self) -> bytes | None:
         """The key file as it is, for a backup; None where there is none. Raises StoreUnusable when it is unusable."""
@@ -80,6 +90,8 @@ class KeyFile:
         return texts
 
     def _key(self, path: Path, *, makes_key: bool = False) -> bytes:
+        if self._lent is not None:
+            return self._lent
         try:
             if makes_key:
                 _make_key(path)

@@ -151,6 +151,7 @@ class Store:
         """
         if self._rehearsal is None:
             self._rehearsal = self._begin_rehearsal()
+            self._key_file = self._key_file.for_rehearsal()
             self._only_asks = of_reader
             if of_reader and self._identity.sees_every_row:
                 self.read_only_reason = None

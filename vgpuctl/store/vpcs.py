@@ -14,6 +14,7 @@ from vgpuctl.store import codec
 from vgpuctl.store.networks import ROUTED_HOLDER, NetworkRows
 
 if TYPE_CHECKING:  # imported with the first row of it
+    from vgpuctl.model.secret_text import SecretText
     from vgpuctl.model.vpc import ExternalNetwork, VpcKind, VpcSpec
 
 _Spec = TypeVar("_Spec")
@@ -21,6 +22,8 @@ MOST_INSTANCES = 2
 """Of the programs of one object on hosts, each with addresses of its own in the object's network."""
 OF_IPV6 = "/ipv6"
 """After the name of what holds an external address: it holds one IPv6 address beside its IPv4 address."""
+_SECRETS = "/secrets"
+"""After the kind of an object: the row with its sealed secrets."""
 
 
 class VpcRows(NetworkRows):
@@ -54,7 +57,9 @@ class VpcRows(NetworkRows):
         rows = sorted(self._find("vpc_objects", tenant=tenant, kind=wanted), key=lambda row: str(row.name))
         return [_decode(row.spec, kind, what=f"{wanted} {row.name} of tenant {tenant}") for row in rows]
 
-    def hold_network_addresses(self, network: Network, holder: str) -> list[str]:
+    def hold_network_addresses(
+        self, network: Network, holder: str, *, kind: AddressKind = AddressKind.BALANCER
+    ) -> list[str]:
         """The addresses of a network that an object of its tenant holds, one of each IP version, IPv4 first.
 
         They are the highest free ones when it holds none yet. Those of its former network are free again.
@@ -70,7 +75,7 @@ class VpcRows(NetworkRows):
             address = last_free_address(subnet, taken)
             if address is None:
                 raise AddressesExhausted(f"network {network.printed_name} ({subnet}) has no free address")
-            self._hold_address(network.id, address, AddressKind.BALANCER, holder)
+            self._hold_address(network.id, address, kind, holder)
             found.append(address)
         return found
 
@@ -126,16 +131,18 @@ class VpcRows(NetworkRows):
         for row in self._find("external_networks", name=network.name):
             if row.spec == encoded:
                 return "unchanged"
+            self._seal_password(network)
             self._update("external_networks", {"name": network.name}, spec=encoded)
             return "changed"
         self._insert("external_networks", name=network.name, spec=encoded)
+        self._seal_password(network)
         return "created"
 
     def external_networks(self) -> "list[ExternalNetwork]":
         """Every external network, by name."""
         from vgpuctl.model.vpc import ExternalNetwork
 
-        rows = self._find("external_networks", order="name")
+        rows = [row for row in self._find("external_networks", order="name") if not row.name.endswith(_SECRETS)]
         return [_decode(row.spec, ExternalNetwork, what=f"external network {row.name}") for row in rows]
 
     def external_network(self, name: str) -> "ExternalNetwork":
@@ -157,7 +164,31 @@ class VpcRows(NetworkRows):
                 context=[f"{address} is {holder}'s" for address, holder in list(held.items())[:20]],
                 hint="delete the gateways of these tenants first, and their networks with a prefix of it",
             )
+        self._delete("external_networks", name=f"{name}{_SECRETS}")
         return self._delete("external_networks", name=name) == 1
+
+    def _seal_password(self, network: "ExternalNetwork") -> None:
+        password = None if network.bgp is None else network.bgp.password
+        place = {"name": f"{network.name}{_SECRETS}"}
+        if password is None:
+            self._delete("external_networks", **place)
+        elif password.has_content():
+            what = f"the password of BGP of external network {network.name}"
+            self._put(
+                "external_networks",
+                place,
+                spec=self._key_file.seal({network.name: {"bgp": password.reveal()}}, what=what),
+            )
+
+    def bgp_password(self, name: str) -> "SecretText | None":
+        """The password of an external network's BGP sessions, None without. Raises StoreUnusable without its key."""
+        from vgpuctl.model.secret_text import SecretText
+
+        for row in self._find("external_networks", name=f"{name}{_SECRETS}"):
+            what = f"the password of BGP of external network {name}"
+            text = self._key_file.open(row.spec, what=what).get(name, {}).get("bgp")
+            return None if text is None else SecretText.of(text)
+        return None
 
     def external_addresses(self, name: str) -> dict[str, str]:
         """Every held address of an external network: address → tenant/holder."""

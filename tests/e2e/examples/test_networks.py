@@ -33,6 +33,7 @@ WEB, DB = "create-security-group acme/web --rule tcp:80", "create-security-group
 PARTNERS = "create-address-group acme/partners --address 192.0.2.0/24 --address 198.51.100.7"
 SHOP = "create-load-balancer acme/shop --network front --port 80 --vm web-1 --vm web-2"
 DNS = "create-load-balancer acme/dns --network front --port 53 --protocol udp --vm web-1"
+OFFICE = "create-vpn-connection acme/office --network front --peer-prefix 192.168.10.0/24"
 PEER = "create-peering umbrella -t acme"
 DIRECT = "create-direct-connect front --physical-network provider --vlan 42 -t acme"
 OBJECTS = "list-vpc-objects -t acme"
@@ -123,6 +124,20 @@ SCENES: dict[str, Scene] = {
     ),
     "delete-load-balancer": scene(
         Run("dns", then={OBJECTS: "dns"}), Run("shop", then={OBJECTS: "!shop"}), first=(FRONT, *VMS, SHOP, DNS)
+    ),
+    "create-vpn-connection": scene(
+        Run("office", then={OBJECTS: "192.168.10.0/24"}),
+        Run("lab", then={OBJECTS: "198.51.100.7:51820"}),
+        first=GATEWAY,
+    ),
+    "set-vpn-connection": scene(
+        Run("office", then={OBJECTS: "192.168.11.0/24"}),
+        Run("office", then={f"{OBJECTS} -o json": '"keepalive_s": null'}),
+        first=(*GATEWAY, OFFICE),
+    ),
+    "rotate-vpn-keys": scene(Run("PrivateKey = "), Run("office"), first=(*GATEWAY, OFFICE)),
+    "delete-vpn-connection": scene(
+        Run("office", then={OBJECTS: "office"}), Run("office", then={OBJECTS: "!office"}), first=(*GATEWAY, OFFICE)
     ),
     "create-peering": scene(
         Run("umbrella", then={OBJECTS: "umbrella"}), Run("acme", then={"list-vpc-objects -t umbrella": "acme"})

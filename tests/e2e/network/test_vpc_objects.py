@@ -338,3 +338,51 @@ def test_balancers_and_public_addresses_have_quotas(operator: Operator, tmp_path
     assert [one["resource"] for one in found if one["limit"] is not None] == []
     operator.does("delete-load-balancer", "shop", *acme, "--yes")
     operator.does("delete-floating-ip", "web-1", *acme, "--yes")
+
+
+def test_a_vpn_connection_has_keys_that_are_shown_once_or_never(
+    operator: Operator, central: LocalOvn, tmp_path: Path
+) -> None:
+    tenant = ("--tenant", "acme")
+    operator.does("create-gateway", "internet", *tenant)
+    create = ("create-vpn-connection", "office", "--network", "front", "--peer-prefix", "192.168.10.0/24", *tenant)
+    assert operator.json(*create, "--dry-run")["changed"]
+    assert _names(operator) == ["gateway gateway"], "a dry run writes nothing"
+    told = operator.json(*create)
+    spec = told["object"]["spec"]
+    assert f"our side is at 203.0.113.10:51820, with public key {spec['public_key']}" in told["remarks"]
+    assert not operator.json(*create)["changed"]
+    rotate = ("rotate-vpn-keys", "office", *tenant)
+    assert operator.json(*rotate, "--dry-run")["public_key"] != spec["public_key"]
+    made = operator.json(*rotate, "--peer")
+    assert f"PublicKey = {made['public_key']}\n" in made["configuration"]
+    private = made["configuration"].partition("PrivateKey = ")[2].splitlines()[0]
+    (shown,) = (one["spec"] for one in operator.json("list-vpc-objects", *tenant) if one["kind"] == "vpn-connection")
+    assert (shown["public_key"], shown["made_peer_key"]) == (made["public_key"], made["peer_key"])
+    assert shown["public_key"] != spec["public_key"]
+    (forwarded,) = central.nbctl("--bare", "--columns=vips", "list", "Load_Balancer").split()
+    assert forwarded == f"203.0.113.10:51820={shown['address']}:51820"
+    file = tmp_path / "acme.yml"
+    vpn = "vpn_connections: {office: {network: front, prefixes: [192.168.10.0/24]}}"
+    file.write_text(f"version: 1\ntenant: acme\nnetworks: {{front: {{cidr: 10.0.0.0/24}}}}\ngateway: internet\n{vpn}\n")
+    outcomes = {one["kind"]: one["outcome"] for one in operator.json("onboard", str(file))["objects"]}
+    assert outcomes["vpn-connection"] == "unchanged", "the peer's key that was made here stays"
+    secret = tmp_path / "psk"
+    secret.write_text(f"{private}\n")
+    change = ("set-vpn-connection", "office", "--preshared-key", str(secret), "--peer-key", made["peer_key"], *tenant)
+    refused = operator.is_refused(*change)
+    assert refused["reference"] == "file-not-trusted", "others can read it"
+    secret.chmod(0o600)
+    assert operator.json(*change)["changed"]
+    assert operator.is_refused(*rotate, "--peer")["reference"] == "usage"
+    assert "PresharedKey" not in str(operator.json(*rotate))
+    for command in (("list-vpc-objects", *tenant), ("list-events",)):
+        assert private not in str(operator.json(*command))
+    refused = operator.is_refused("delete-gateway", *tenant, "--yes")
+    assert refused["context"] == ["gateway: vpn-connection office uses it"]
+    refused = operator.is_refused("create-network", "late", *tenant, "--cidr", "192.168.10.0/28")
+    assert refused["reference"] == "network-in-use"
+    operator.does("delete-vpn-connection", "office", *tenant, "--yes")
+    operator.does("delete-gateway", *tenant, "--yes")
+    assert _names(operator) == []
+    assert central.nbctl("--bare", "--columns=_uuid", "list", "Load_Balancer").split() == []

@@ -165,6 +165,14 @@ SCENARIO = (
     Step(f"delete-floating-ip web {ACME} --yes", EventKind.FLOATING_IP_DELETED, "acme/web"),
     Step(f"create-port-forward tcp/80 --vm web {ACME}", EventKind.PORT_FORWARD_CREATED, "acme/tcp/80"),
     Step(f"delete-port-forward tcp/80 {ACME} --yes", EventKind.PORT_FORWARD_DELETED, "acme/tcp/80"),
+    Step(
+        f"create-vpn-connection office --network front --peer-prefix 192.168.10.0/24 {ACME}",
+        EventKind.VPN_CONNECTION_CREATED,
+        "acme/office",
+    ),
+    Step(f"set-vpn-connection office --keepalive 25 {ACME}", EventKind.VPN_CONNECTION_CHANGED, "acme/office"),
+    Step(f"rotate-vpn-keys office {ACME}", EventKind.VPN_KEYS_ROTATED, "acme/office"),
+    Step(f"delete-vpn-connection office {ACME} --yes", EventKind.VPN_CONNECTION_DELETED, "acme/office"),
     Step(f"delete-gateway {ACME} --yes", EventKind.GATEWAY_DELETED, "acme/gateway"),
     Step(
         f"create-load-balancer shop --network front --port 80 --vm web {ACME}",

@@ -20,6 +20,10 @@ ONLY_WITH_OVN = {
         *TENANT,
     ),
     "direct-connect front": ("create-direct-connect", "front", "--physical-network", "provider", *TENANT),
+    "vpn-connection office": (
+        *("create-vpn-connection", "office", "--network", "front", "--peer-prefix", "192.168.10.0/24"),
+        *TENANT,
+    ),
     "peering globex": ("create-peering", "globex", *TENANT),
     "external network internet": (
         *("create-external-network", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),

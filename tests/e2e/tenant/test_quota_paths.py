@@ -82,6 +82,7 @@ PATHS: tuple[tuple[Resource, str, tuple[tuple[str, ...], ...]], ...] = (
     (Resource.MIG_COMPUTE, "0", ()),
     (Resource.PUBLIC_ADDRESSES, "0", ()),
     (Resource.LOAD_BALANCERS, "0", ()),
+    (Resource.VPN_CONNECTIONS, "0", ()),
 )
 
 

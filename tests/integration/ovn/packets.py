@@ -89,6 +89,11 @@ class PacketHost:
         self.settle()
 
     @property
+    def namespace(self) -> str:
+        """The namespace in which Open vSwitch runs."""
+        return self._own
+
+    @property
     def log(self) -> str:
         """What ovn-controller has written down."""
         return (self._central.folder / "host" / "ovn-controller.log").read_text()

@@ -19,6 +19,7 @@ from vgpuctl.specs.security_rule import RULE
 from vgpuctl.specs.tenant import read_tenant_files
 from vgpuctl.specs.vpc_objects import KIND_OF, KINDS, LISTED, describe, is_same, list_differences
 
+PEER_KEY = "fE/wdxzl0klVp/IR8UcaoGUMjqaWi3jAd7KzHKFS6Ds="
 GIVEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
     "gateway": ({"external_network": "internet"}, "gateway: internet", "gateway", "to internet"),
     "security-group": (
@@ -57,6 +58,16 @@ GIVEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "port_forwards: [{protocol: udp, port: 53, vm: a, vm_port: 5353}]",
         "udp/53",
         ":53 to a:5353",
+    ),
+    "vpn-connection": (
+        {
+            **{"name": "office", "network": "front", "prefixes": ("192.168.10.0/24", "192.168.12.7"), "port": 51821},
+            **{"peer_key": PEER_KEY, "endpoint": "198.51.100.7:51820", "keepalive_s": 25},
+        },
+        "vpn_connections: {office: {network: front, prefixes: [192.168.10.0/24, 192.168.12.7], port: 51821,"
+        f" peer_key: {PEER_KEY}, endpoint: '198.51.100.7:51820', keepalive_s: 25}}}}",
+        "office",
+        "192.168.10.0/24, 192.168.12.7/32 by UDP port 51821, peer at 198.51.100.7:51820, our key ",
     ),
     "peering": ({"neighbour": "globex"}, "peerings: [globex]", "globex", "with globex"),
 }
@@ -125,6 +136,16 @@ def test_differences_are_told_by_the_keys_of_a_file_and_leave_out_given_addresse
         ("port_forwards:\n  - {protocol: icmp, port: 80, vm: a}", "4: file.port_forwards[0].protocol is 'icmp'"),
         ("port_forwards:\n  - {port: 65536, vm: a}", "4: file.port_forwards[0].port is 65536"),
         ("gateway: []", "3: file.gateway is a list"),
+        ("vpn_connections:\n  a: {network: n}", "4: file.vpn_connections.a has no 'prefixes'"),
+        ("vpn_connections:\n  a: {network: n, prefixes: []}", "4: file.vpn_connections.a.prefixes is an empty list"),
+        (
+            "vpn_connections:\n  a: {network: n, prefixes: [0.0.0.0/0]}",
+            "4: file.vpn_connections.a.prefixes[0] 0.0.0.0/0",
+        ),
+        (
+            "vpn_connections:\n  a: {network: n, prefixes: [192.168.1.0/24], peer_key: secret}",
+            "4: file.vpn_connections.a.peer_key is not a key of WireGuard",
+        ),
     ],
 )
 def test_a_wrong_object_is_refused_with_its_line(text: str, said: str, tmp_path: Path) -> None:

@@ -218,12 +218,18 @@ def _remove_port(host: Host, interface: str) -> None:
 
 
 def _run_commands(host: Host, name: str, manifest: FunctionManifest) -> None:
-    """Run the commands of a function unless they have run for these files. Raises Problem."""
-    if _commands_mark(host, name) == manifest.files:
+    """Run the commands of a function unless they have run for these files, and their work is there. Raises Problem."""
+    if _commands_mark(host, name) == manifest.files and not facts.missing_links(host, name, manifest):
         return
     for command in manifest.function.commands:
         argv = facts.expanded(host, command.argv, name, manifest.files)
-        programs.run(host, facts.inside(name, argv), tolerates=command.tolerates)
+        try:
+            programs.run(host, facts.inside(name, argv), tolerates=command.tolerates)
+        except Problem:
+            if not command.otherwise or host.find_program(command.otherwise[0]) is None:
+                raise
+            argv = facts.expanded(host, command.otherwise, name, manifest.files)
+            programs.run(host, facts.inside(name, argv))
     host.put_file(_commands_file(name), manifest.files.encode(), 0o600)
 
 
@@ -368,6 +374,7 @@ def _check_name(name: str) -> None:
 def _check(function: NetworkFunction) -> None:
     """Refuse names that could lead out of the function's folder or namespace."""
     wrong: List[str] = [one.interface for one in function.ports if not wire.INTERFACE.fullmatch(one.interface)]
+    wrong += [one for one in function.links if not wire.INTERFACE.fullmatch(one)]
     wrong += [one.name for one in function.files if not wire.FILE_NAME.fullmatch(one.name)]
     wrong += [one.name for one in function.programs if not wire.NAME.fullmatch(one.name)]
     wrong += [words[0] if words else "" for words in _words_of(function) if not words or not words[0]]

@@ -14,6 +14,7 @@ from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.network_function import (
     FunctionAnswer,
     FunctionFacts,
+    FunctionFile,
     FunctionManifest,
     FunctionPort,
     FunctionQuery,
@@ -64,16 +65,30 @@ def list_problems(host: Host, name: str, manifest: FunctionManifest) -> List[str
         return [*problems, "its namespace is not there"]
     for port in manifest.function.ports:
         problems += port_problems(host, name, port)
+    problems += [f"{one} is not there" for one in missing_links(host, name, manifest)]
     problems += [
         f"{one.name} does not run" for one in manifest.function.programs if not is_running(host, name, one.name)
     ]
     return problems
 
 
+def missing_links(host: Host, name: str, manifest: FunctionManifest) -> List[str]:
+    """Return the interfaces that commands made and that are gone."""
+    return [one for one in manifest.function.links if link(host, name, one) is None]
+
+
 def stale_files(host: Host, manifest: FunctionManifest) -> List[str]:
     """Return the files that are missing or have another content, by their names."""
     pairs = zip(manifest.function.files, manifest.digests)
-    return [one.name for one, digest in pairs if host.digest(f"{manifest.files}/{one.name}") != digest]
+    return [one.name for one, digest in pairs if _digest_of(host, manifest, one) != digest]
+
+
+def _digest_of(host: Host, manifest: FunctionManifest, file: FunctionFile) -> Optional[str]:
+    """Return the digest of a file as it is. The user to whom it was given may write it, and no other."""
+    path = f"{manifest.files}/{file.name}"
+    found = host.digest(path)
+    is_given = found is not None and file.owner != "root" and host.owner_of(path) == host.user_id(file.owner)
+    return found.partition(",")[0] if found is not None and is_given else found
 
 
 def namespace_of(name: str) -> str:

@@ -67,11 +67,13 @@ class FunctionFile:
 class FunctionCommand:
     """A command that runs to its end in the namespace, once its ports are up and again when files change.
 
-    tolerates: a text of its stderr with which a failure is none, such as `File exists`.
+    tolerates: a text of its stderr with which a failure is none, such as `File exists`. otherwise: a command in its
+    place where it fails and the host has this program, such as one for what the kernel lacks.
     """
 
     argv: Tuple[str, ...]
     tolerates: str = ""
+    otherwise: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -108,6 +110,7 @@ class NetworkFunction:
     """The wanted state of one function. kind: a word for its owner, such as `load-balancer`.
 
     forwards: whether the namespace forwards packets between its interfaces. needs: programs that must be installed.
+    links: interfaces in the namespace that its commands make.
     """
 
     kind: str
@@ -118,6 +121,7 @@ class NetworkFunction:
     queries: Tuple[FunctionQuery, ...] = ()
     forwards: bool = False
     needs: Tuple[str, ...] = ()
+    links: Tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

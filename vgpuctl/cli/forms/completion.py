@@ -110,7 +110,7 @@ def _selectors(context: click.Context, incomplete: str) -> Sequence[str]:
 VM, HOST, TENANT = _of_store("VM"), _of_store("host"), _of_store("tenant")
 _NETWORK, _IMAGE, _PROFILE = _of_store("network"), _of_store("image"), _of_store("profile")
 _EXTERNAL, _GROUP, _BALANCER = _of_store("external network"), _of_store("security group"), _of_store("load balancer")
-_ADDRESSES = _of_store("address group")
+_ADDRESSES, _VPN = _of_store("address group"), _of_store("VPN connection")
 _HOST_POOL, _NODE_POOL, _DISK = _of_store("host pool"), _of_store("node pool"), _of_store("disk")
 _RESERVATION, _LICENCES = _of_store("reservation"), _of_store("licence pool")
 _GPU, _DELETED, _LABEL = _of_store("GPU"), _of_store("deleted VM"), _of_store("label")
@@ -189,6 +189,7 @@ _NAMES: tuple[tuple[Source, tuple[str, ...]], ...] = (
     (_GROUP, ("create-security-rule", "delete-security-rule", "delete-security-group")),
     (_ADDRESSES, ("set-address-group", "delete-address-group")),
     (_BALANCER, ("set-load-balancer", "delete-load-balancer")),
+    (_VPN, ("set-vpn-connection", "rotate-vpn-keys", "delete-vpn-connection")),
     (TENANT, ("offboard-tenant", "delete-peering")),
     (_NODE_POOL, ("render-node",)),
     (_contexts, ("use-context",)),

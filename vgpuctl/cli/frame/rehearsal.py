@@ -21,7 +21,7 @@ REHEARSED = frozenset(
     | {"start-vm", "stop-vm", "suspend-vm", "resume-vm", "restart-vm", "rename-vm"}
     | {"attach-nic", "detach-nic", "attach-disk", "detach-disk", "resize-disk", "eject-iso"}
     | {"create-snapshot", "revert-snapshot", "delete-snapshot", "reconcile-store"}
-    | {"label-vm"}
+    | {"label-vm", "rotate-vpn-keys"}
 )
 """Commands whose dry run is a run that changes nothing, beside those that are made by StoredKind.changes."""
 

@@ -121,6 +121,26 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("delete-load-balancer acme/dns --dry-run", "what would be deleted"),
         Example("delete-load-balancer acme/dns acme/shop --yes", "several"),
     ),
+    "create-vpn-connection": (
+        Example("create-vpn-connection acme/office --network front --peer-prefix 192.168.10.0/24", "to another site"),
+        Example(
+            "create-vpn-connection acme/lab --network front --peer-prefix 192.168.20.0/24 --port 51821"
+            " --peer-key fE/wdxzl0klVp/IR8UcaoGUMjqaWi3jAd7KzHKFS6Ds= --endpoint 198.51.100.7:51820",
+            "with the other site's key and address",
+        ),
+    ),
+    "set-vpn-connection": (
+        Example("set-vpn-connection acme/office --add-peer-prefix 192.168.11.0/24", "one network more"),
+        Example("set-vpn-connection acme/office --keepalive 25 --dry-run", "what would change"),
+    ),
+    "rotate-vpn-keys": (
+        Example("rotate-vpn-keys acme/office --peer", "a new configuration for the other site"),
+        Example("rotate-vpn-keys acme/office --dry-run", "only look"),
+    ),
+    "delete-vpn-connection": (
+        Example("delete-vpn-connection acme/office --dry-run", "what would be deleted"),
+        Example("delete-vpn-connection acme/office --yes", "without a question"),
+    ),
     "create-peering": (
         Example("create-peering umbrella -t acme", "takes effect when both want it"),
         Example("create-peering acme -t umbrella", "the other half"),

@@ -81,6 +81,18 @@ def _print(shown: "ShownExternalNetwork") -> None:
         [(one.tenant, one.address, one.carrier, ", ".join(one.chassis)) for one in shown.gateways],
         empty="no tenant has a gateway to it",
     )
+    bgp = network.bgp
+    if bgp is not None:
+        print_line(f"BGP       AS {bgp.as_number}, {len(shown.announcements)} routes: {', '.join(bgp.announces)}")
+        print_table(
+            ["CHASSIS", "ADDRESS", "NEIGHBOUR", "STATE", "SENT"],
+            [
+                (one.chassis, one.address, session.neighbour, session.state, session.sent)
+                for one in shown.speakers
+                for session in one.sessions
+            ],
+            empty="no session is known",
+        )
     for finding in shown.findings:
         print_line(f"finding   {finding}")
 
@@ -94,7 +106,8 @@ def _state(one: "ShownChassis") -> str:
 def show_external_network(opened: "Services", name: str) -> "ShownExternalNetwork":
     """Show one external network and the chassis that carry tenants' gateways.
 
-    OVN's southbound database is asked where VGPUCTL_OVN_SOUTHBOUND names it. No host is contacted.
+    OVN's southbound database is asked where VGPUCTL_OVN_SOUTHBOUND names it. Hosts are contacted only where the
+    network has BGP.
     """
     from vgpuctl.usecases.network.show_external_network import show_external_network
 

@@ -38,13 +38,15 @@ def create_network(opened: "Services", name: str, tenant: str, **given: Any) -> 
     lambda network: ", ".join(
         filter(None, (network.cidr, f"{network.first}-{network.last}", network.cidr6, *network.routed6))
     ),
+    where=options.one_host,
     is_new=True,
 )
 @field_options(EXTERNAL_NETWORK, are_required=True)
 def create_external_network(opened: "Services", name: str, **given: Any) -> "tuple[ExternalNetwork, bool]":
     """Declare an external network for the tenants' gateways, or change it.
 
-    Gateways of tenants lead to it (`create-gateway`). IPv6 needs --cidr6, --gateway6 and --pool6 together.
+    Gateways of tenants lead to it (`create-gateway`). IPv6 needs --cidr6, --gateway6 and --pool6 together. With
+    --bgp-as, --bgp-neighbour and --bgp-speaker, FRR on these chassis announces what tenants have of it.
     """
     from vgpuctl.usecases.network.external_networks import checked, create_external_network
 

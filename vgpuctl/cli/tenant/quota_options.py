@@ -10,8 +10,8 @@ from vgpuctl.errors import UsageError
 UNITS = (
     "vms, vcpus, memory (8GiB), cards (whole cards), framebuffer (96GiB), mig-compute (MIG compute slices), "
     "compute (compute time of whole GPUs: 2.5), gpu-hours (per calendar month), shares:PROFILE, disk (100GiB), "
-    "snapshots (100GiB), nics, networks, public-addresses, load-balancers, each:WHAT, default:WHAT and over-promise "
-    "(docs/scheduling.md)"
+    "snapshots (100GiB), nics, networks, public-addresses, load-balancers, vpn-connections, each:WHAT, default:WHAT "
+    "and over-promise (docs/scheduling.md)"
 )
 
 guaranteed = click.option(

@@ -47,8 +47,9 @@ def command(
     Resources: vms, vcpus, memory (8GiB), cards (whole cards), framebuffer (96GiB), mig-compute (MIG compute slices),
     compute (compute time of whole GPUs: 2.5), gpu-hours (per calendar month), shares:PROFILE. Disks and networks: disk
     and snapshots (100GiB), iops and bandwidth (sums of the limits of disks, and of interfaces in Mbit/s), nics,
-    networks, public-addresses, load-balancers. Of each VM's disks, interfaces and vCPUs: each:disk-iops,
-    each:disk-mbps, each:nic-mbps, each:cpu-limit (50%), each:cpu-weight; default:WHAT for VMs that ask for nothing.
+    networks, public-addresses, load-balancers, vpn-connections. Of each VM's disks, interfaces and vCPUs:
+    each:disk-iops, each:disk-mbps, each:nic-mbps, each:cpu-limit (50%), each:cpu-weight; default:WHAT for VMs that ask
+    for nothing.
     over-promise (allow, notify, limit, move, stop): what becomes of a VM that takes its neighbours' time.
     A limit below the use refuses more and takes nothing.
     --reclaim, --preempt and --grace set its preemption policy.

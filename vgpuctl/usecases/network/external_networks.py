@@ -7,7 +7,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import asdict, replace
 from itertools import combinations
 
+import msgspec
+
 from vgpuctl.errors import StateError, UsageError
+from vgpuctl.model.bgp import check_bgp
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import PREFIX6, is_ipv6, overlap, parse_address, parse_address6, read_subnet6, unusable6
@@ -26,7 +29,9 @@ def create_external_network(services: Services, network: ExternalNetwork) -> str
 
     Returns `created`, `changed` or `unchanged`. Raises UsageError, and StateError when held addresses would go.
     """
-    from vgpuctl.usecases.network.network_backends import refuse_without_ovn  # a list needs no backends
+    # A list needs no backends.
+    from vgpuctl.usecases.network.network_backends import refuse_without_ovn
+    from vgpuctl.usecases.network.vpn_refusals import refuse_provider_of_vpn
 
     network = checked(network)
     refuse_without_ovn(services, network)
@@ -36,12 +41,26 @@ def create_external_network(services: Services, network: ExternalNetwork) -> str
         refuse_shared_addresses(network, known)
         if before is not None and before.subnets != network.subnets:
             _refuse_tenants_addresses(session, network)
+        refuse_provider_of_vpn(session, network)
         outcome = session.set_external_network(network)
         if outcome != "unchanged":
             kind = EventKind(f"external-network-{outcome}")
             was = None if before is None else values_of(before)
             session.add_event(kind, network.name, before=was, after=values_of(network))
+    if network.bgp is not None or (before is not None and before.bgp is not None):
+        _apply_bgp(services)
     return outcome
+
+
+def _apply_bgp(services: Services) -> None:
+    """Bring the speakers of external networks to what the store says. Raises OvnUnreachable; hosts are only told of."""
+    from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked
+    from vgpuctl.usecases.network.vpc import apply_vpcs, in_words
+
+    services.require_northbound()
+    with locked(services, OVN_SUBJECT):
+        for change in apply_vpcs(services, (), dry_run=services.rehearsal is not None):
+            services.say(in_words(change))
 
 
 def _refuse_tenants_addresses(session: Session, network: ExternalNetwork) -> None:
@@ -72,12 +91,20 @@ def refuse_shared_addresses(network: ExternalNetwork, known: Iterable[ExternalNe
                 f"the pool {network.first}-{network.last} has addresses of {other.name}'s, {other.first}-{other.last}",
                 hint="an address can be one tenant's alone: give each external network its own part",
             )
-        for owner, address, lowest, highest in (
-            (other.name, other.gateway, low, high),
-            (network.name, network.gateway, first, last),
-        ):
-            if lowest <= int(ipaddress.IPv4Address(address)) <= highest:
-                raise StateError(f"{address}, the gateway of {owner}, is in the pool of another external network")
+        for owner, lowest, highest in ((other, low, high), (network, first, last)):
+            for what, address in _own_addresses(owner):
+                if lowest <= int(ipaddress.IPv4Address(address)) <= highest:
+                    raise StateError(
+                        f"{address}, the {what} of {owner.name}, is in the pool of another external network"
+                    )
+
+
+def _own_addresses(network: ExternalNetwork) -> list[tuple[str, str]]:
+    """Addresses of an external network that are no tenant's, each with what it is."""
+    bgp = network.bgp
+    speakers = () if bgp is None else tuple(("BGP speaker", one.address) for one in bgp.speakers)
+    neighbours = () if bgp is None else tuple(("BGP neighbour", one.address) for one in bgp.neighbours)
+    return [("gateway", network.gateway), *speakers, *neighbours]
 
 
 def _refuse_shared6(network: ExternalNetwork, other: ExternalNetwork) -> None:
@@ -128,7 +155,10 @@ def _range(network: ExternalNetwork) -> tuple[int, int]:
 
 def values_of(network: ExternalNetwork) -> Values:
     """The values of an external network for its events."""
-    return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(network).items()}
+    found = asdict(replace(network, bgp=None))
+    if network.bgp is not None:
+        found["bgp"] = msgspec.json.encode(network.bgp).decode()
+    return {name: list(value) if isinstance(value, tuple) else value for name, value in found.items()}
 
 
 def checked(network: ExternalNetwork) -> ExternalNetwork:
@@ -155,6 +185,8 @@ def checked(network: ExternalNetwork) -> ExternalNetwork:
         raise UsageError(f"--chassis names {', '.join(twice)} twice; each gateway is one host's")
     management = tuple(str(_any_network(text, what="--management")) for text in network.management)
     network = replace(network, cidr=str(subnet), gateway=gateway, first=first, last=last, management=management)
+    if network.bgp is not None:
+        check_bgp(network.bgp, cidr=network.cidr, gateway=gateway, pool=(first, last), chassis=network.chassis)
     return _checked6(network)
 
 
@@ -263,6 +295,8 @@ def delete_external_network(services: Services, network: ExternalNetwork) -> Non
             session.add_event(EventKind.EXTERNAL_NETWORK_DELETED, network.name, before=values_of(network))
     with locked(services, OVN_SUBJECT):
         northbound.apply({external_owner(network.name): []})
+    if network.bgp is not None:
+        _apply_bgp(services)
 
 
 DELETION = Deletion(

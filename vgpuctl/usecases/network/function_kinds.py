@@ -11,7 +11,8 @@ from vgpuctl.agent.wire.network_function import NetworkFunction
 from vgpuctl.model.network_function import FunctionPlace
 from vgpuctl.model.vpc import Vpc, VpcKind
 from vgpuctl.store.store import Session
-from vgpuctl.usecases.network import balancer_functions
+from vgpuctl.usecases.network import balancer_functions, bgp_speakers, vpn_functions
+from vgpuctl.usecases.observed.bgp_sessions import BGP
 
 
 @dataclass(frozen=True)
@@ -29,8 +30,10 @@ class FunctionKind:
 
 FUNCTION_KINDS: Mapping[str, FunctionKind] = {
     VpcKind.LOAD_BALANCER: FunctionKind(balancer_functions.places, balancer_functions.make, balancer_functions.NEEDS),
+    VpcKind.VPN_CONNECTION: FunctionKind(vpn_functions.vpn_places, vpn_functions.vpn_function, vpn_functions.NEEDS),
+    BGP: FunctionKind(bgp_speakers.speaker_places, bgp_speakers.speaker_function, bgp_speakers.NEEDS),
 }
-"""By the kind of the tenant's object."""
+"""By the kind of the tenant's object; speakers of BGP are of external networks."""
 
 
 def places_of(vpc: Vpc) -> Iterator[FunctionPlace]:

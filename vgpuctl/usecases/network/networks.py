@@ -11,7 +11,7 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import SMALLEST_MTU6, Backend, Network, NetworkRequest, NetworkState, is_local6
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import check_name
-from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, Gateway, LoadBalancer, PeeringSpec
+from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, Gateway, LoadBalancer, PeeringSpec, VpnConnection
 from vgpuctl.specs.network import list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion
@@ -20,6 +20,7 @@ from vgpuctl.usecases.network.network_backends import apply_network, locked, rem
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
 from vgpuctl.usecases.network.vpc import carried
 from vgpuctl.usecases.network.vpc_addresses import refuse_overlapping_outside, refuse_overlapping_peers
+from vgpuctl.usecases.network.vpn_refusals import refuse_network_of_vpn
 from vgpuctl.usecases.running.services import Services
 
 
@@ -126,8 +127,10 @@ def refuse_overlap(network: Network, session: Session) -> None:
     if network.request.backend is Backend.OVN:
         tenant = network.request.tenant
         named = {spec.tenant for spec in session.vpc_objects(tenant, PeeringSpec)}
+        refuse_network_of_vpn(session, tenant, network)
         for neighbour in sorted(named | set(session.tenants_with_peer(tenant))):
             refuse_overlapping_peers((network,), carried(session, neighbour))
+            refuse_network_of_vpn(session, neighbour, network)
         for gateway in session.vpc_objects(tenant, Gateway):
             refuse_overlapping_outside((network,), session.external_network(gateway.external_network))
     for other in session.networks():
@@ -201,6 +204,8 @@ def delete_network(services: Services, network: Network) -> None:
             )
         balancers, connects = session.vpc_objects(tenant, LoadBalancer), session.vpc_objects(tenant, DirectConnect)
         users = [f"load balancer {one.name}" for one in balancers if one.network == network.request.name]
+        vpns = session.vpc_objects(tenant, VpnConnection)
+        users += [f"VPN connection {one.name}" for one in vpns if one.network == network.request.name]
         users += ["its direct connect" for one in connects if one.network == network.request.name]
         if users:
             raise NetworkInUse(f"network {network.printed_name} is in use", context=users, hint="delete these first")

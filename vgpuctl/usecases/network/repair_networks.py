@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import Backend, Network, NetworkState
+from vgpuctl.usecases.network.announcements import provider_vpcs
 from vgpuctl.usecases.network.functions import repair_functions
 from vgpuctl.usecases.network.network_backends import (
     OVN_SUBJECT,
@@ -59,6 +60,7 @@ def _repair_functions(services: Services, *, busy: Collection[str], dry_run: boo
     with services.store.reading() as session:
         tenants = [one.name for one in session.tenants() if carried(session, one.name)]
         vpcs = [read_vpc(session, one, domain=services.internal_domain) for one in tenants]
+        vpcs += provider_vpcs(session)
         if not recorded_functions(session) and not any(vpc.functions for vpc in vpcs):
             return
     if dry_run:

@@ -1,17 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """show-external-network: the chassis that may carry tenants' gateways, and those that do."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.errors import VgpuctlError
-from vgpuctl.model.vpc import ExternalNetwork
+from vgpuctl.guests.frr import BgpSession
+from vgpuctl.model.bgp import Announcement
+from vgpuctl.model.vpc import ROUTER_HOLDER, ExternalNetwork
 from vgpuctl.ovn.gateways import chassis_order, gateway_port
 from vgpuctl.ovn.southbound import GatewaysSeen
+from vgpuctl.ovn.topology import speaker_place
+from vgpuctl.usecases.network.announcements import announcements
 from vgpuctl.usecases.network.chassis_aside import chassis_aside
 from vgpuctl.usecases.network.chassis_hosts import hosts_of
 from vgpuctl.usecases.network.gateways import look, users_of
-from vgpuctl.usecases.network.vpc import ROUTER_HOLDER
+from vgpuctl.usecases.observed.bgp_sessions import bgp_sessions
 from vgpuctl.usecases.running.services import Services
 
 
@@ -42,10 +46,21 @@ class ShownGateway:
 
 
 @dataclass(frozen=True)
+class ShownSpeaker:
+    """A chassis that speaks BGP. sessions: as FRR has them. problem: why they are not known."""
+
+    chassis: str
+    address: str
+    sessions: tuple[BgpSession, ...] = ()
+    problem: str | None = None
+
+
+@dataclass(frozen=True)
 class ShownExternalNetwork:
     """An external network with its chassis and the gateways of tenants. held: tenants by their address.
 
-    not_looked_at: why OVN's southbound database was not asked. findings: what is not as it should be.
+    not_looked_at: why OVN's southbound database was not asked. findings: what is not as it should be. announcements: by
+    BGP.
     """
 
     external_network: ExternalNetwork
@@ -54,14 +69,17 @@ class ShownExternalNetwork:
     gateways: tuple[ShownGateway, ...]
     not_looked_at: str | None
     findings: tuple[str, ...]
+    speakers: tuple[ShownSpeaker, ...] = ()
+    announcements: tuple[Announcement, ...] = ()
 
 
 def show_external_network(services: Services, name: str) -> ShownExternalNetwork:
-    """One external network. OVN is asked, and no host. Raises NotFound."""
+    """One external network. OVN is asked, and hosts that speak BGP for it. Raises NotFound."""
     with services.store.reading() as session:
         network = session.external_network(name)
         held = session.external_addresses(name)
         tenants, aside = users_of(session, network), chassis_aside(session)
+        routes = tuple(announcements(session, network)) if network.bgp is not None else ()
     try:
         hosts: Mapping[str, str | None] | None = hosts_of(services, network.chassis)
     except VgpuctlError:
@@ -88,8 +106,32 @@ def show_external_network(services: Services, name: str) -> ShownExternalNetwork
         )
         for one in network.chassis
     )
-    findings = (*_of_chassis(chassis, knows_hosts=hosts is not None), *_of_gateways(gateways, seen))
-    return ShownExternalNetwork(network, held, chassis, gateways, why_not or None, findings)
+    speakers = tuple(_speakers(services, network, hosts or {}, aside))
+    findings = (
+        *_of_chassis(chassis, knows_hosts=hosts is not None),
+        *_of_gateways(gateways, seen),
+        *_of_speakers(speakers),
+    )
+    return ShownExternalNetwork(network, held, chassis, gateways, why_not or None, findings, speakers, routes)
+
+
+def _speakers(
+    services: Services, network: ExternalNetwork, hosts: Mapping[str, str | None], aside: Collection[str]
+) -> Iterator[ShownSpeaker]:
+    """Ask the hosts of speakers that are in service for their sessions."""
+    for one in () if network.bgp is None else network.bgp.speakers:
+        host = hosts.get(one.chassis)
+        if one.chassis in aside:
+            yield ShownSpeaker(one.chassis, one.address, problem="its host is set aside")
+            continue
+        if host is None:
+            yield ShownSpeaker(one.chassis, one.address, problem="no host of the inventory has it")
+            continue
+        try:
+            sessions = bgp_sessions(services, host, speaker_place(network, one).name)
+            yield ShownSpeaker(one.chassis, one.address, tuple(sessions))
+        except VgpuctlError as error:
+            yield ShownSpeaker(one.chassis, one.address, problem=error.message)
 
 
 def _of_chassis(chassis: Sequence[ShownChassis], *, knows_hosts: bool) -> Iterator[str]:
@@ -105,6 +147,15 @@ def _of_chassis(chassis: Sequence[ShownChassis], *, knows_hosts: bool) -> Iterat
         yield f"chassis {able[0].name}: no other one in service takes over when it fails"
     elif chassis and not able:
         yield "no chassis is in service: `vgpuctl uncordon-host` brings one back that is drained"
+
+
+def _of_speakers(speakers: Sequence[ShownSpeaker]) -> Iterator[str]:
+    for one in speakers:
+        if one.problem is not None:
+            yield f"BGP on {one.chassis}: {one.problem}"
+        for session in one.sessions:
+            if not session.is_up:
+                yield f"BGP on {one.chassis}: the session with {session.neighbour} is down ({session.state})"
 
 
 def _of_gateways(gateways: Sequence[ShownGateway], seen: GatewaysSeen | None) -> Iterator[str]:

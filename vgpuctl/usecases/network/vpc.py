@@ -11,6 +11,7 @@ from vgpuctl.model.network import Network, Port
 from vgpuctl.model.security_rule import EgressDefault
 from vgpuctl.model.vm import VmRequest
 from vgpuctl.model.vpc import (
+    ROUTER_HOLDER,
     AddressGroup,
     DirectConnect,
     EgressPolicy,
@@ -25,16 +26,17 @@ from vgpuctl.model.vpc import (
     VpcKind,
     VpcPort,
     VpcSpec,
+    VpnConnection,
 )
 from vgpuctl.ovn.topology import external_owner, external_rows, tenant_owner, vpc_rows
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.network.announcements import provider_vpcs
 from vgpuctl.usecases.network.chassis_aside import chassis_aside
 from vgpuctl.usecases.network.function_kinds import places_of
 from vgpuctl.usecases.network.functions import bring_functions
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
 from vgpuctl.usecases.running.services import Services
 
-ROUTER_HOLDER = f"{VpcKind.GATEWAY}/gateway"
 # Of whom, what it is, its key: one row of the store.
 Place = tuple[str, VpcKind, str]
 _Spec = TypeVar("_Spec", bound=VpcSpec)
@@ -77,6 +79,7 @@ def read_vpc(
         mtu=tunnel_mtu(session),
         domain=domain,
         aside=chassis_aside(session),
+        vpns=objects(VpnConnection),
     )
     for gateway in objects(Gateway):
         external = session.external_network(gateway.external_network)
@@ -139,9 +142,10 @@ def apply_vpcs(
             read_vpc(session, one, without_vm=without_vm, without=without, domain=services.internal_domain)
             for one in sorted((neighbours & there) | set(tenants))
         ]
+        vpcs += provider_vpcs(session, without=without)
     external = {vpc.external_network for vpc in vpcs if vpc.external_network is not None}
     wanted = {external_owner(network.name): external_rows(network) for network in external}
-    wanted |= {tenant_owner(vpc.tenant): vpc_rows(vpc) for vpc in vpcs}
+    wanted |= {tenant_owner(vpc.tenant): vpc_rows(vpc) for vpc in vpcs if not vpc.is_provider}
     counts = Counter(change.word for change in services.northbound.apply(wanted, dry_run=dry_run))
     rows = [f"{counts[word]} rows {word}" for word in ("created", "changed", "removed") if counts[word]]
     return rows + bring_functions(services, vpcs, dry_run=dry_run)

@@ -5,9 +5,10 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from vgpuctl.errors import NetworkInUse, NotFound, StateError, UsageError
-from vgpuctl.model.network import Network, is_ipv6, overlap
+from vgpuctl.model.network import AddressKind, Network, is_ipv6, overlap
 from vgpuctl.model.vpc import (
     DEFAULT_GROUP,
+    ROUTER_HOLDER,
     AddressGroup,
     DirectConnect,
     ExternalNetwork,
@@ -18,12 +19,20 @@ from vgpuctl.model.vpc import (
     PortForward,
     SecurityGroup,
     VpcSpec,
+    VpnConnection,
 )
 from vgpuctl.ovn.certificate_pairs import check_pair
 from vgpuctl.specs.vpc_objects import KINDS
 from vgpuctl.store.store import Session
 from vgpuctl.store.vpcs import MOST_INSTANCES, instance_holder
-from vgpuctl.usecases.network.vpc import ROUTER_HOLDER, carried
+from vgpuctl.usecases.network.vpc import carried
+from vgpuctl.usecases.network.vpn_keys import with_keys
+from vgpuctl.usecases.network.vpn_refusals import (
+    refuse_forwarded_port,
+    refuse_peer_of_vpn,
+    refuse_unusable_network,
+    refuse_vpn,
+)
 
 LAST_BLOCK = (1 << 14) - 1
 
@@ -62,6 +71,7 @@ def _with_given(session: Session, tenant: str, wanted: VpcSpec) -> VpcSpec:
             address = _external_address(session, tenant, gateway, holder)
             return replace(wanted, address=address, address6=_external_address6(session, tenant, gateway, holder))
         case PortForward():
+            refuse_forwarded_port(session, tenant, wanted)
             gateway = _gateway(session, tenant, wanted)
             address = _external_address(session, tenant, gateway, ROUTER_HOLDER)
             address6 = _external_address6(session, tenant, gateway, ROUTER_HOLDER)
@@ -70,7 +80,26 @@ def _with_given(session: Session, tenant: str, wanted: VpcSpec) -> VpcSpec:
             return _balancer(session, tenant, wanted)
         case PeeringSpec():
             return replace(wanted, block=_block(session, tenant, wanted))
+        case VpnConnection():
+            return with_keys(session, tenant, _with_tunnel_ends(session, tenant, wanted))
     return wanted
+
+
+def _with_tunnel_ends(session: Session, tenant: str, wanted: VpnConnection) -> VpnConnection:
+    """The VPN connection with the addresses of its function, and those at which the other site reaches it."""
+    network, gateway = _network(session, tenant, wanted.network), _gateway(session, tenant, wanted)
+    external = session.external_network(gateway.external_network)
+    refuse_unusable_network(wanted, network, external)
+    refuse_vpn(session, tenant, wanted)
+    holder = f"{wanted.kind}/{wanted.key}"
+    addresses = session.hold_network_addresses(network, holder, kind=AddressKind.FUNCTION)
+    return replace(
+        wanted,
+        address=addresses[0],
+        address6=next(filter(is_ipv6, addresses), ""),
+        external_address=_external_address(session, tenant, gateway, ROUTER_HOLDER),
+        external_address6=_external_address6(session, tenant, gateway, ROUTER_HOLDER),
+    )
 
 
 def _balancer(session: Session, tenant: str, wanted: LoadBalancer) -> LoadBalancer:
@@ -165,6 +194,7 @@ def _block(session: Session, tenant: str, wanted: PeeringSpec) -> int:
     if wanted.tenant == tenant:
         raise UsageError(f"tenant {tenant} cannot have a peering with itself")
     refuse_overlapping_peers(carried(session, tenant), carried(session, wanted.tenant))
+    refuse_peer_of_vpn(session, tenant, wanted.tenant)
     blocks = session.peering_blocks()
     free = (number for number in range(LAST_BLOCK + 1) if number not in blocks.values())
     block = blocks.get(frozenset((tenant, wanted.tenant)))

@@ -23,6 +23,7 @@ from vgpuctl.model.vpc import (
     SecurityGroup,
     VpcKind,
     VpcSpec,
+    VpnConnection,
 )
 from vgpuctl.specs.vpc_objects import is_same, without_given
 from vgpuctl.store.store import Session
@@ -183,7 +184,7 @@ def _users(session: Session, tenant: str, gone: Sequence[VpcSpec], staying: Sequ
                     yield f"security group {rule.source_group}: a rule of group {spec.name} names it"
                 if rule.address_group in addresses:
                     yield f"address group {rule.address_group}: a rule of security group {spec.name} names it"
-        if has_no_gateway and isinstance(spec, FloatingIp | PortForward):
+        if has_no_gateway and isinstance(spec, FloatingIp | PortForward | VpnConnection):
             yield f"gateway: {spec.kind} {spec.key} uses it"
         if has_no_gateway and isinstance(spec, LoadBalancer) and spec.protocol.is_http():
             yield f"gateway: {spec.kind} {spec.key} runs on hosts of its external network"

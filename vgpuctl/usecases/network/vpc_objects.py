@@ -9,7 +9,16 @@ from typing import Any
 from vgpuctl.errors import NotFound, UsageError, VpcObjectDiffers
 from vgpuctl.model.network import is_ipv6
 from vgpuctl.model.vm import Vm
-from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PeeringSpec, PortForward, VpcKind, VpcSpec
+from vgpuctl.model.vpc import (
+    FloatingIp,
+    Gateway,
+    LoadBalancer,
+    PeeringSpec,
+    PortForward,
+    VpcKind,
+    VpcSpec,
+    VpnConnection,
+)
 from vgpuctl.specs.vpc_objects import KIND_OF, ObjectKind, describe, is_same, list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion
@@ -18,6 +27,7 @@ from vgpuctl.usecases.network.rule_remarks import REMARKED, remarks_of_rules
 from vgpuctl.usecases.network.vpc import carried
 from vgpuctl.usecases.network.vpc_addresses import all_objects
 from vgpuctl.usecases.network.vpc_changes import Changed, Decision, change_objects
+from vgpuctl.usecases.observed.function_records import problems_of
 from vgpuctl.usecases.running.services import Services
 
 
@@ -86,7 +96,7 @@ def change_object(services: Services, tenant: str, kind: ObjectKind, key: str, c
         raise UsageError(f"{', '.join(map(str, both))} cannot be added and removed at once")
 
     def decide(session: Session) -> Decision:
-        return Decision((_changed(kind, _find(session, tenant, kind, key), change),))
+        return Decision((_changed(kind, find_object(session, tenant, kind, key), change),))
 
     return _created(services, tenant, change_objects(services, tenant, decide))
 
@@ -95,7 +105,7 @@ def require_object(services: Services, tenant: str, kind: ObjectKind, key: str) 
     """Raise NotFound for an object, or its tenant, that is not there."""
     with services.store.reading() as session:
         session.tenant(tenant)
-        _find(session, tenant, kind, key)
+        find_object(session, tenant, kind, key)
 
 
 def list_vpc_objects(
@@ -131,7 +141,7 @@ def deletion_of(kind: ObjectKind) -> Deletion[ShownObject]:
     """The rules for deleting objects of one kind."""
 
     def find(session: Session, tenant: str, name: str) -> ShownObject:
-        spec = _find(session, tenant, kind, name if kind.is_single else kind.name_in(name))
+        spec = find_object(session, tenant, kind, name if kind.is_single else kind.name_in(name))
         return ShownObject(tenant, kind.kind, spec.key, spec)
 
     return Deletion(
@@ -181,7 +191,8 @@ def _created(services: Services, tenant: str, changed: Changed) -> CreatedObject
     return CreatedObject(ShownObject(tenant, spec.kind, spec.key, spec, own), changed.is_change, remarks)
 
 
-def _find(session: Session, tenant: str, kind: ObjectKind, key: str) -> VpcSpec:
+def find_object(session: Session, tenant: str, kind: ObjectKind, key: str) -> VpcSpec:
+    """One object by its name. Raises NotFound, with names that are near."""
     there: dict[str, VpcSpec] = {spec.key: spec for spec in session.vpc_objects(tenant, kind.model)}
     if key in there:
         return there[key]
@@ -198,6 +209,8 @@ def remarks_on(session: Session, tenant: str, spec: VpcSpec) -> Iterator[str]:
         yield f"it takes effect once tenant {spec.tenant} has a peering with {tenant}"
     if not carried(session, tenant):
         yield f"tenant {tenant} has no network carried by OVN yet"
+    if isinstance(spec, VpnConnection):
+        yield from _remarks_on_vpn(session, tenant, spec)
     for name in KIND_OF[spec.kind].vms_of(spec):
         vm = session.vm(tenant, name)
         if vm is None:
@@ -211,3 +224,16 @@ def _shares_version(session: Session, vm: Vm, spec: FloatingIp | PortForward) ->
     first = min(session.ports(vm_uuid=vm.uuid), key=lambda port: port.position, default=None)
     versions = {is_ipv6(one) for one in (spec.address, spec.address6) if one}
     return first is None or bool(versions & {is_ipv6(one) for one in first.addresses})
+
+
+def _remarks_on_vpn(session: Session, tenant: str, vpn: VpnConnection) -> Iterator[str]:
+    """What the other site needs to know, and what is missing of it."""
+    gateways = session.vpc_objects(tenant, Gateway)
+    if not any(session.external_network(one.external_network).chassis for one in gateways):
+        yield "no host can have it: its external network names no chassis"
+    yield from problems_of(session, tenant, vpn.kind, vpn.name)
+    ends = [one for one in (vpn.external_address, vpn.external_address6) if one]
+    places = " or ".join(f"[{one}]:{vpn.port}" if is_ipv6(one) else f"{one}:{vpn.port}" for one in ends)
+    yield f"our side is at {places}, with public key {vpn.public_key}"
+    if not vpn.peer:
+        yield f"it has no peer yet: `vgpuctl rotate-vpn-keys {vpn.name} --tenant {tenant} --peer` prints one's file"

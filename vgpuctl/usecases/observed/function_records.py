@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from vgpuctl.errors import StateError
 from vgpuctl.model.printable import printable
 from vgpuctl.store.store import Session
+from vgpuctl.usecases.observed.bgp_sessions import BGP, bgp_sessions
 from vgpuctl.usecases.running.services import Services
 
 _RECORD = "network-functions"
@@ -81,4 +83,16 @@ def function_problems(services: Services, host: str) -> tuple[str, ...]:
             problems.append(f"{one.printed} is not what was made")
         elif there.problems:
             problems.append(f"{one.printed}: {printable('; '.join(there.problems))[:500]}")
+        elif one.kind == BGP:
+            problems += _bgp_problems(services, host, name, one)
     return tuple(problems)
+
+
+def _bgp_problems(services: Services, host: str, name: str, speaker: RecordedFunction) -> Iterator[str]:
+    """The sessions of a speaker that are down."""
+    try:
+        for session in bgp_sessions(services, host, name):
+            if not session.is_up:
+                yield f"{speaker.printed}: the session with {session.neighbour} is down ({session.state})"
+    except StateError as error:
+        yield f"{speaker.printed}: {error.message}"

@@ -18,6 +18,10 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 _LIMIT_S = 15.0
+_FIRST_PORT = 10_000
+"""Of the source ports of `load`, each used once: Open vSwitch 3.1's own conntrack ends itself when one is used again
+for a translated connection that has just closed (lib/conntrack.c, conn_update_state).
+"""
 
 
 class _Server(ThreadingHTTPServer):
@@ -85,8 +89,9 @@ def load(url: str, count: str, workers: str) -> None:
                 if begun == wanted:
                     return
                 begun += 1
+                source_port = _FIRST_PORT + begun
             try:
-                status, body, _headers, certificate = _request(json.loads(url), [])
+                status, body, _headers, certificate = _request(json.loads(url), [], source_port)
                 problem = "" if status == 200 else f"status {status}"
             except (OSError, http.client.HTTPException) as error:
                 body, certificate, problem = {}, "", f"{type(error).__name__}: {error}"
@@ -105,10 +110,13 @@ def load(url: str, count: str, workers: str) -> None:
     _tell(json.dumps({"requests": wanted, "failures": failures, "names": names, "certificates": certificates}))
 
 
-def _request(url: "list[object]", headers: "list[list[str]]") -> "tuple[int, dict[str, object], list[list[str]], str]":
+def _request(
+    url: "list[object]", headers: "list[list[str]]", source_port: int = 0
+) -> "tuple[int, dict[str, object], list[list[str]], str]":
     """url: [address, port, is TLS, host, path]."""
     address, port, is_tls, host, path = url
-    sock: socket.socket = socket.create_connection((str(address), int(str(port))), timeout=_LIMIT_S)
+    target = (str(address), int(str(port)))
+    sock: socket.socket = socket.create_connection(target, timeout=_LIMIT_S, source_address=("", source_port))
     certificate = ""
     if is_tls:
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)

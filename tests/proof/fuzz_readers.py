@@ -253,6 +253,7 @@ security_groups:
   - {}
   - {action: deny, type: echo-request, protocol: icmp, to: "group:web", log: true, priority: 9}
 load_balancers: {lb: {network: front, port: 80, vms: [web-1], vm_port: 8080}}
+routes: {10.66.0.0/16: [web-1, 10.0.1.9], 'fd00:66::/48': [discard]}
 port_forwards: [{port: 22, vm: web-1, vm_port: 22}]
 vms: [{name: web-1, gpus: [A40-8Q], priority: 500}]
 """

@@ -255,6 +255,9 @@ SECTIONS = (
             "delete-vpn-connection": "Delete VPN connections.",
             "create-direct-connect": "Connect a tenant's network to a physical network or VLAN.",
             "delete-direct-connect": "Disconnect a tenant's networks from physical networks.",
+            "create-route": "Create a static route of a tenant's router.",
+            "set-route": "Add next hops to a static route, or remove them.",
+            "delete-route": "Delete static routes.",
             "explain-network": "Explain whether traffic passes between VMs, and which rule decides.",
             "list-vpc-objects": "List gateways, floating IPs, security groups and other VPC objects.",
             "create-certificate": "Create keys and certificates for OVN's databases.",
@@ -360,6 +363,7 @@ _VPC_OBJECTS = {
     *("create-address-group", "set-address-group", "delete-address-group"),
     *("create-egress-policy", "delete-egress-policy"),
     *("create-vpn-connection", "set-vpn-connection", "delete-vpn-connection"),
+    *("create-route", "set-route", "delete-route"),
 }
 _BY_SUBJECT = {
     "vpc_objects": _VPC_OBJECTS,

@@ -18,7 +18,7 @@ from vgpuctl.agent.wire.network_function import (
     NetworkFunction,
 )
 from vgpuctl.guests.templating import render_template
-from vgpuctl.model.http_balancing import Affinity, BalancerProtocol, Route
+from vgpuctl.model.http_balancing import Affinity, BalancerProtocol, HttpRoute
 from vgpuctl.model.network import is_ipv6
 from vgpuctl.model.network_function import FunctionPlace
 from vgpuctl.model.vpc import LoadBalancer
@@ -144,7 +144,7 @@ def _backend(pool: str) -> str:
     return f"{_PREFIX}{pool}"
 
 
-def _route(route: Route) -> dict[str, object]:
+def _route(route: HttpRoute) -> dict[str, object]:
     """A path fits itself and all below it: `/api` and `/api/`, not `/apis`."""
     tests: Iterator[dict[str, str] | None] = iter(
         [{"how": "str", "text": route.path}, {"how": "beg", "text": f"{route.path}/"}] if route.path else [None]

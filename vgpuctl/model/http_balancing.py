@@ -61,7 +61,7 @@ class Pool:
 
 
 @dataclass(frozen=True)
-class Route:
+class HttpRoute:
     """Requests that go to a pool. host: "" for any, `*.example.com` for every name below. path: "" for any, else it and
     all below it.
     """
@@ -107,7 +107,7 @@ def describe_pool(pool: Pool) -> str:
     return f"{pool.name}={','.join(pool.vms)}" + (f":{pool.vm_port}" if pool.vm_port is not None else "")
 
 
-def parse_route(text: str, *, what: str = "route") -> Route:
+def parse_route(text: str, *, what: str = "route") -> HttpRoute:
     """Read `shop.example.com=web`, `shop.example.com/api=api`, `*.example.com=web` or `/api=api`. Raises UsageError."""
     hint = "write HOST=POOL, /PATH=POOL or HOST/PATH=POOL, such as shop.example.com/api=api"
     where, equals, pool = text.rpartition("=")
@@ -121,10 +121,10 @@ def parse_route(text: str, *, what: str = "route") -> Route:
             hint="letters, digits, - and dots; *. before it for every name below; names with others in their xn-- form",
         )
     path = check_path(f"/{rest}", what=what).rstrip("/") if slash else ""
-    return Route(host, path, check_name(pool, what=f"{what} {where[:80]!a}: pool"))
+    return HttpRoute(host, path, check_name(pool, what=f"{what} {where[:80]!a}: pool"))
 
 
-def describe_route(route: Route) -> str:
+def describe_route(route: HttpRoute) -> str:
     """A route as `parse_route` reads it."""
     return f"{route.host}{route.path or '/' * (not route.host)}={route.pool}"
 

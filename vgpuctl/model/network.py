@@ -47,6 +47,7 @@ class AddressKind(StrEnum):
     MONITOR = "monitor"
     BALANCER = "balancer"
     FUNCTION = "function"
+    NEXT_HOP = "next-hop"
 
 
 @dataclass(frozen=True)
@@ -191,6 +192,15 @@ def overlap(ours: Iterable[Subnet], theirs: Iterable[Subnet]) -> bool:
 def is_ipv6(address: str) -> bool:
     """True if an address or a network is IPv6."""
     return ":" in address
+
+
+def is_address(text: str) -> bool:
+    """True if a text is one IPv4 or IPv6 address."""
+    try:
+        ipaddress.ip_address(text)
+    except ValueError:
+        return False
+    return True
 
 
 def link_local(mac: str) -> str:

@@ -9,8 +9,8 @@ from typing import ClassVar
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.bgp import Announcement, Bgp
-from vgpuctl.model.http_balancing import DEFAULT_POOL, Affinity, BalancerProtocol, HttpCheck, Pool, Route
-from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port, Subnet
+from vgpuctl.model.http_balancing import DEFAULT_POOL, Affinity, BalancerProtocol, HttpCheck, HttpRoute, Pool
+from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port, Subnet, is_address, is_ipv6
 from vgpuctl.model.network_function import FunctionPlace
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.security_rule import EgressDefault, Rule
@@ -18,6 +18,8 @@ from vgpuctl.model.security_rule import EgressDefault, Rule
 DEFAULT_GROUP = "default"
 WIREGUARD_PORT = 51820
 """The port that wg(8) and its users take."""
+DISCARD = "discard"
+"""In the place of a route's next hop: packets are dropped. OVN has the same word."""
 
 
 class PortProtocol(StrEnum):
@@ -38,6 +40,7 @@ class VpcKind(StrEnum):
     PORT_FORWARD = "port-forward"
     LOAD_BALANCER = "load-balancer"
     DIRECT_CONNECT = "direct-connect"
+    ROUTE = "route"
     PEERING = "peering"
     VPN_CONNECTION = "vpn-connection"
     CONTACT = "contact"
@@ -233,7 +236,7 @@ class LoadBalancer:
     network: str = ""
     address6: str = ""
     pools: tuple[Pool, ...] = ()
-    routes: tuple[Route, ...] = ()
+    routes: tuple[HttpRoute, ...] = ()
     certificate: str = ""
     private_key: SecretText | None = None
     affinity: Affinity = Affinity.NONE
@@ -265,7 +268,7 @@ class LoadBalancer:
         pools = [pool.name for pool in self.pools]
         if twice := next((one for one in pools if pools.count(one) > 1), None):
             raise UsageError(f"{name} has two pools named {twice}", hint="name each pool once")
-        there: dict[tuple[str, str], Route] = {}
+        there: dict[tuple[str, str], HttpRoute] = {}
         for route in self.routes:
             if route.pool not in (*pools, DEFAULT_POOL):
                 raise UsageError(
@@ -308,6 +311,57 @@ class DirectConnect:
     def key(self) -> str:
         """A network has one at most."""
         return self.network
+
+
+@dataclass(frozen=True)
+class Route:
+    """A static route of the tenant's router. next_hops: VMs (`fw-1`, `fw-1@back`) and addresses; several share it.
+
+    Raises UsageError for next hops that do not fit together, or the prefix.
+    """
+
+    kind: ClassVar[VpcKind] = VpcKind.ROUTE
+    prefix: str
+    next_hops: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        if self.is_discard and len(self.next_hops) > 1:
+            others = ", ".join(one for one in self.next_hops if one != DISCARD)
+            raise UsageError(
+                f"route {self.prefix} drops its packets (`{DISCARD}`) and leads to {others}",
+                hint=f"give {DISCARD} alone, or leave it out",
+            )
+        for address in self.addresses:
+            if is_ipv6(address) != is_ipv6(self.prefix):
+                raise UsageError(
+                    f"route {self.prefix} and its next hop {address} are of two IP versions",
+                    hint="give a next hop of the prefix's version",
+                )
+
+    @property
+    def key(self) -> str:
+        """A prefix has one route, which may have several next hops."""
+        return self.prefix
+
+    @property
+    def is_discard(self) -> bool:
+        """True if packets to the prefix are dropped."""
+        return DISCARD in self.next_hops
+
+    @property
+    def is_default(self) -> bool:
+        """True if every destination without a route of its own is meant."""
+        return self.prefix.endswith("/0")
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The next hops that are addresses."""
+        return tuple(one for one in self.next_hops if is_address(one))
+
+    @property
+    def vms(self) -> tuple[str, ...]:
+        """The VMs that are next hops."""
+        return tuple(one.partition("@")[0] for one in self.next_hops if not (one == DISCARD or is_address(one)))
 
 
 @dataclass(frozen=True)
@@ -397,6 +451,7 @@ VpcSpec = (
     | PortForward
     | LoadBalancer
     | DirectConnect
+    | Route
     | PeeringSpec
     | VpnConnection
 )
@@ -445,6 +500,7 @@ class Vpc:
     functions: tuple[FunctionPlace, ...] = ()
     vpns: tuple[VpnConnection, ...] = ()
     announcements: tuple[Announcement, ...] = ()
+    routes: tuple[Route, ...] = ()
     ports_by_vm: dict[str, VpcPort] = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:

@@ -28,6 +28,7 @@ TABLES = (
     "Logical_Router",
     "Logical_Router_Port",
     "Logical_Router_Static_Route",
+    "Logical_Router_Policy",
     "NAT",
     "Gateway_Chassis",
     "DHCP_Options",

@@ -6,7 +6,7 @@ column: ovn-nb(5) of OVN 23.03.
 """
 
 import ipaddress
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from vgpuctl.model.bgp import BgpSpeaker
@@ -21,10 +21,12 @@ from vgpuctl.model.network import (
     mac_address,
 )
 from vgpuctl.model.network_function import FunctionPlace
+from vgpuctl.model.routes import foreign_sources
 from vgpuctl.model.vpc import ExternalNetwork, Vpc, VpcPort, link_addresses, ovn_name
 from vgpuctl.ovn.balancing import balancer_references, balancer_rows, forward_rows, router_references
 from vgpuctl.ovn.gateways import chassis_rows, gateway_port
 from vgpuctl.ovn.names import dhcp_search, names_port, names_references, names_rows, resolvers_of
+from vgpuctl.ovn.routing import boundary_rows, route_rows
 from vgpuctl.ovn.rows import Reference, Row
 from vgpuctl.ovn.security import security_rows
 from vgpuctl.ovn.vpn import vpn_forwards, vpn_routes
@@ -54,7 +56,10 @@ def vpc_rows(vpc: Vpc) -> list[Row]:
     router_ports = [Reference("Logical_Router_Port", f"gateway/{network.id}") for network in routed]
     routes: list[Reference] = []
     nat: list[Reference] = []
-    for row in (*_way_out(vpc, routed), *_peerings(vpc), *vpn_routes(vpc)):
+    ways_out = (*_way_out(vpc, routed), *_peerings(vpc))
+    outside = [str(row.columns["name"]) for row in ways_out if row.table == "Logical_Router_Port"]
+    policies = list(boundary_rows(vpc, outside))
+    for row in (*ways_out, *vpn_routes(vpc), *route_rows(vpc), *policies):
         rows.append(row)
         found = {"Logical_Router_Port": router_ports, "Logical_Router_Static_Route": routes, "NAT": nat}.get(row.table)
         if found is not None:
@@ -67,6 +72,7 @@ def vpc_rows(vpc: Vpc) -> list[Row]:
                 "ports": tuple(router_ports),
                 "static_routes": tuple(routes),
                 "nat": tuple(nat),
+                "policies": tuple(row.reference for row in policies),
                 "load_balancer": (*router_references(vpc), *(row.reference for row in forwards)),
             },
         )
@@ -97,9 +103,11 @@ def speaker_place(network: ExternalNetwork, speaker: BgpSpeaker) -> FunctionPlac
 
 def _networks(vpc: Vpc) -> Iterator[Row]:
     connects = {one.network: one for one in vpc.direct_connects}
+    foreign = foreign_sources(vpc)
     for network in vpc.networks:
         members = [port for port in vpc.ports if port.port.network_id == network.id]
-        own: list[Row] = [*_dhcp(vpc, network), *(_port(network, port) for port in members), *names_port(vpc, network)]
+        own: list[Row] = [*_dhcp(vpc, network), *names_port(vpc, network)]
+        own.extend(_port(network, port, foreign.get(port.port.id, ())) for port in members)
         own += [_function_port(one) for one in vpc.functions if one.network.id == network.id]
         if not network.request.isolated:
             own.extend(_gateway(vpc, network))
@@ -123,16 +131,18 @@ def _networks(vpc: Vpc) -> Iterator[Row]:
         )
 
 
-def _port(network: Network, port: VpcPort) -> Row:
+def _port(network: Network, port: VpcPort, foreign: Sequence[str]) -> Row:
     """A VM's port. Port security drops what does not come from its own MAC and addresses, ARP and ND included.
 
     With an IPv6 address it also lets pass what comes from the link-local address that follows from the MAC address.
+    foreign: networks that it may send from too, because routes lead to it.
     """
     own = " ".join((port.port.mac_address, *port.port.addresses))
+    security = " ".join((own, *foreign))
     return Row(
         "Logical_Switch_Port",
         f"port/{port.port.id}",
-        {"name": port.port.id, "addresses": [own], "port_security": [own], "enabled": [True], "type": ""},
+        {"name": port.port.id, "addresses": [own], "port_security": [security], "enabled": [True], "type": ""},
         {
             f"dhcpv{one.version}_options": (Reference("DHCP_Options", _dhcp_key(network, one)),)
             for one in network.subnets

@@ -28,6 +28,7 @@ _STAGE = re.compile(
     r"^ *\d{1,3}\. (?P<stage>ls_(?:in|out)_acl\w*) .*?: (?P<match>.*), priority (?P<priority>\d{1,5}), uuid "
 )
 _ANY_STAGE = re.compile(r"^ *\d{1,3}\. (?P<stage>l[sr]_(?:in|out)_\w+)")
+_ROUTING = re.compile(r"^ *\d{1,3}\. lr_in_ip_routing .*?: .*ip[46]\.dst == (?P<prefix>[0-9a-f.:]{2,45}/\d{1,3}), ")
 _PIPELINE = re.compile(r'^ *(?:ingress|egress)\(dp="[^"]*", inport="(?P<inport>[^"]+)"')
 _OUTPUT = re.compile(r'/\* output to "(?P<port>[^"]+)", type "(?P<type>[^"]*)"')
 _END_TYPES = ("", "localnet")
@@ -40,7 +41,8 @@ _OTHER_PACKETS = {"arp", "nd_ns", "nd_na", "icmp4", "icmp4_error", "icmp6", "icm
 class Traced:
     """The answer of ovn-trace. outputs: ports that the packet leaves by. questions: ports by which OVN asks for the
     address of the next hop first. acls: the ACLs that were decisive on the way, in order. inports: the ports by which
-    the packet enters switches and routers. last_stage: the stage of OVN's pipeline where the way ends.
+    the packet enters switches and routers. last_stage: the stage of OVN's pipeline where the way ends. prefixes: of the
+    routes that routers chose for it, in order.
     """
 
     outputs: tuple[str, ...]
@@ -48,6 +50,7 @@ class Traced:
     acls: tuple[SecurityAcl, ...]
     inports: tuple[str, ...]
     last_stage: str
+    prefixes: tuple[str, ...] = ()
 
 
 class PacketTracer:
@@ -111,7 +114,7 @@ class PacketTracer:
 def read_trace(text: str, acls: Sequence[SecurityAcl]) -> Traced:
     """Read what `ovn-trace --detailed` prints. acls: those that may be on the way."""
     outputs: dict[str, list[str]] = {"": [], "arp": []}
-    found, inports, last, packet = list[SecurityAcl](), list[str](), "", ""
+    found, inports, prefixes, last, packet = list[SecurityAcl](), list[str](), list[str](), "", ""
     for line in (one for one in text.splitlines() if len(one) <= _LONGEST_LINE):
         packet = line.strip() if line.strip() in _OTHER_PACKETS else packet
         if output := _OUTPUT.search(line):
@@ -123,11 +126,14 @@ def read_trace(text: str, acls: Sequence[SecurityAcl]) -> Traced:
             inports.append(pipeline["inport"])
         elif stage := _ANY_STAGE.match(line):
             last = stage["stage"]
+            if routing := _ROUTING.match(line):
+                prefixes.append(routing["prefix"])
             if of_acl := _STAGE.match(line):
                 priority = int(of_acl["priority"]) - _ACL_OFFSET
                 fitting = (one for one in acls if one.priority == priority and _is_of(one, of_acl["match"]))
                 found.extend(one for one in fitting if one not in found[-1:])
-    return Traced(tuple(outputs[""]), tuple(outputs["arp"]), tuple(found), tuple(dict.fromkeys(inports)), last)
+    ways = tuple(dict.fromkeys(inports)), last, tuple(prefixes)
+    return Traced(tuple(outputs[""]), tuple(outputs["arp"]), tuple(found), *ways)
 
 
 def _is_of(acl: SecurityAcl, match: str) -> bool:

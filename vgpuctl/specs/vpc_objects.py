@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from vgpuctl.model.http_balancing import BalancerProtocol
+from vgpuctl.model.routes import parse_next_hop, parse_prefix
 from vgpuctl.model.rule_text import describe_rule, parse_network, parse_rule
 from vgpuctl.model.security_rule import EgressDefault
 from vgpuctl.model.vm import check_name
@@ -26,6 +27,7 @@ from vgpuctl.model.vpc import (
     PeeringSpec,
     PortForward,
     PortProtocol,
+    Route,
     SecurityGroup,
     VpcKind,
     VpcSpec,
@@ -238,6 +240,31 @@ KINDS = (
         ),
         "{physical_network}, VLAN: {vlan}",
         "The tenant brings the physical network or VLAN to the hosts.",
+    ),
+    ObjectKind(
+        Route,
+        "routes",
+        Written.BY_NAME,
+        (
+            Field("prefix", Text(parse_prefix), "Destination of the route", is_required=True),
+            Field(
+                "via",
+                Text(parse_next_hop),
+                "Next hop: a VM, VM@NETWORK, an address behind a direct connect, or discard",
+                "next_hops",
+                "--via",
+                is_list=True,
+                is_required=True,
+                at_least_one=True,
+                metavar="HOP",
+            ),
+        ),
+        "via {next_hops}",
+        "The tenant's router sends packets for PREFIX to the next hop. Several next hops share the connections (ECMP)."
+        " A VM that is a next hop may also send from addresses in PREFIX. With `discard` the packets are dropped.",
+        "Packets for these prefixes then take the next shorter prefix, such as the gateway's default route.",
+        changed_list="via",
+        to_change="change its next hops with `vgpuctl set-route`, or in the tenant's file",
     ),
     ObjectKind(
         LoadBalancer,

@@ -70,11 +70,11 @@ class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
         self.set_queued_requests(entry, [replace(one, name=name) if one.name == old else one for one in entry.requests])
 
     def _rename_objects(self, tenant: str, old: str, name: str) -> None:
-        """Point the floating IP, port forwards and load balancers of the VM to its new name."""
-        from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PortForward, VpcKind
+        """Point the floating IP, port forwards, load balancers and routes of the VM to its new name."""
+        from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PortForward, Route, VpcKind
 
         specs: list[VpcSpec] = [*self.vpc_objects(tenant, FloatingIp), *self.vpc_objects(tenant, PortForward)]
-        for spec in [*specs, *self.vpc_objects(tenant, LoadBalancer)]:
+        for spec in [*specs, *self.vpc_objects(tenant, LoadBalancer), *self.vpc_objects(tenant, Route)]:
             renamed = _renamed(spec, old, name)
             if renamed is not None:
                 place = {"tenant": tenant, "kind": spec.kind.value, "name": spec.key}
@@ -86,13 +86,17 @@ class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
 
 def _renamed(spec: "VpcSpec", old: str, name: str) -> "VpcSpec | None":
     """The object with the VM's new name, None for one that does not name it."""
-    from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PortForward
+    from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PortForward, Route
 
     if isinstance(spec, FloatingIp | PortForward):
         return replace(spec, vm=name) if spec.vm == old else None
     if isinstance(spec, LoadBalancer) and old in spec.all_vms:
         pools = tuple(replace(pool, vms=_with_name(pool.vms, old, name)) for pool in spec.pools)
         return replace(spec, vms=_with_name(spec.vms, old, name), pools=pools)
+    if isinstance(spec, Route) and old in spec.vms:
+        split = [one.partition("@") for one in spec.next_hops]
+        hops = [f"{name}{at}{network}" if vm == old else f"{vm}{at}{network}" for vm, at, network in split]
+        return replace(spec, next_hops=tuple(hops))
     return None
 
 

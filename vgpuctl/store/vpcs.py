@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """External networks, and the parts of tenants' networks, such as security groups and load balancers."""
 
+import ipaddress
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -17,6 +18,7 @@ if TYPE_CHECKING:  # imported with the first row of it
     from vgpuctl.model.secret_text import SecretText
     from vgpuctl.model.vpc import ExternalNetwork, VpcKind, VpcSpec
 
+_NEXT_HOPS = "next-hops"
 _Spec = TypeVar("_Spec")
 MOST_INSTANCES = 2
 """Of the programs of one object on hosts, each with addresses of its own in the object's network."""
@@ -37,10 +39,12 @@ class VpcRows(NetworkRows):
             if row.spec == encoded:
                 return "unchanged"
             self._update("vpc_objects", place, spec=encoded)
+            self._hold_next_hops(tenant, spec.kind)
             return "changed"
         conflict = f"another run has just made {spec.kind} {spec.key} of tenant {tenant}"
         with self.within_quota(tenant, f"{spec.kind} {spec.key}"):
             self._insert("vpc_objects", conflict=conflict, **place, spec=encoded)
+        self._hold_next_hops(tenant, spec.kind)
         return "created"
 
     def delete_vpc_object(self, tenant: str, kind: "VpcKind", key: str) -> bool:
@@ -49,7 +53,25 @@ class VpcRows(NetworkRows):
         self._delete("external_addresses", tenant=tenant, holder=[holder, f"{holder}{OF_IPV6}"])
         self.drop_network_addresses(tenant, holder)
         self._delete("vpc_objects", tenant=tenant, kind=_sealed_kind(kind), name=key)
-        return self._delete("vpc_objects", tenant=tenant, kind=kind.value, name=key) == 1
+        is_gone = self._delete("vpc_objects", tenant=tenant, kind=kind.value, name=key) == 1
+        self._hold_next_hops(tenant, kind)
+        return is_gone
+
+    def _hold_next_hops(self, tenant: str, changed: "VpcKind") -> None:
+        """After a change of a route, hold the addresses that routes lead to behind direct connects: no VM gets them."""
+        from vgpuctl.model.vpc import Route
+
+        if changed is not Route.kind:
+            return
+        holder = f"{tenant}/{_NEXT_HOPS}"
+        wanted = {address for route in self.vpc_objects(tenant, Route) for address in route.addresses}
+        there = {row.address for row in self._find("addresses", holder=holder)}
+        if there - wanted:
+            self._delete("addresses", holder=holder, address=sorted(there - wanted))
+        for network in self.networks(tenant=tenant) if wanted - there else ():
+            for address in sorted(wanted - there):
+                if network.is_carried and any(ipaddress.ip_address(address) in one for one in network.subnets):
+                    self._hold_address(network.id, address, AddressKind.NEXT_HOP, holder)
 
     def vpc_objects(self, tenant: str, kind: type[_Spec]) -> list[_Spec]:
         """Objects of one kind of a tenant, by name."""

@@ -35,6 +35,7 @@ SHOP = "create-load-balancer acme/shop --network front --port 80 --vm web-1 --vm
 DNS = "create-load-balancer acme/dns --network front --port 53 --protocol udp --vm web-1"
 OFFICE = "create-vpn-connection acme/office --network front --peer-prefix 192.168.10.0/24"
 PEER = "create-peering umbrella -t acme"
+ROUTE = "create-route 10.66.0.0/16 --via fw-1 --via fw-2 -t acme"
 DIRECT = "create-direct-connect front --physical-network provider --vlan 42 -t acme"
 OBJECTS = "list-vpc-objects -t acme"
 NETWORKS = "list-networks -A -o name"
@@ -138,6 +139,20 @@ SCENES: dict[str, Scene] = {
     "rotate-vpn-keys": scene(Run("PrivateKey = "), Run("office"), first=(*GATEWAY, OFFICE)),
     "delete-vpn-connection": scene(
         Run("office", then={OBJECTS: "office"}), Run("office", then={OBJECTS: "!office"}), first=(*GATEWAY, OFFICE)
+    ),
+    "create-route": scene(
+        Run("tenant acme has no VM fw-2, so nothing is sent to it", then={OBJECTS: "via fw-1, fw-2"}),
+        Run("10.99.0.0/16: created", then={OBJECTS: "via discard"}),
+    ),
+    "set-route": scene(
+        Run("10.66.0.0/16: changed", then={OBJECTS: "via fw-2, fw-3"}),
+        Run("dry run", then={OBJECTS: "via fw-2, fw-3"}),
+        first=(ROUTE,),
+    ),
+    "delete-route": scene(
+        Run("10.66.0.0/16", then={OBJECTS: "via fw-1"}),
+        Run("10.66.0.0/16", then={OBJECTS: "!fw-1"}),
+        first=(ROUTE,),
     ),
     "create-peering": scene(
         Run("umbrella", then={OBJECTS: "umbrella"}), Run("acme", then={"list-vpc-objects -t umbrella": "acme"})

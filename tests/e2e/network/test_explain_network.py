@@ -33,6 +33,8 @@ def operator(fleet_operator: Operator, central: LocalOvn, chassis: None) -> Oper
     made.does("create-gateway", "internet", *ACME)
     made.does("create-floating-ip", "web-1", *ACME)
     made.does("create-port-forward", "5432", "--vm", "db-1", *ACME)
+    made.does("create-route", "10.66.0.0/16", "--via", "web-1", *ACME)
+    made.does("create-route", "10.67.0.0/16", "--via", "discard", *ACME)
     return made
 
 
@@ -45,8 +47,12 @@ CASES = (
     ("web-1 fd00:1::3 icmp", False, ("egress allow None", "ingress reject reject:any@group:web,priority=300")),
     ("outside web-1 tcp/80", True, ("ingress allow tcp:80",)),
     ("198.51.100.9 db-1 tcp/5432", True, ("ingress allow tcp:5432",)),
+    ("db-1 10.66.0.5 tcp/80", True, ("egress allow None", "ingress allow tcp:80")),
+    ("db-1 10.66.0.5 tcp/443", False, ("egress allow None", "ingress deny None")),
+    ("db-1 10.67.0.5 tcp/80", False, ("egress allow None",)),
     ("db-1 outside icmp", True, ("egress allow None",)),
 )
+ROUTES = {"10.66.0.5": "10.66.0.0/16 via web-1", "10.67.0.5": "10.67.0.0/16 via discard"}
 
 
 @pytest.mark.parametrize("is_named", [True, False], ids=["ovn", "store"])
@@ -56,6 +62,7 @@ def test_ovn_and_the_store_name_the_same_rules(operator: Operator, is_named: boo
         told = asked.json("explain-network", *question.split(), *ACME)
         found = tuple(f"{one['direction']} {one['action']} {one['rule']}" for one in told["decisions"])
         assert (told["is_allowed"], found) == (is_allowed, decisions), (question, told)
+        assert told["route"] == ROUTES.get(question.split()[1])
         assert told["answered_by"] == ("ovn-trace" if is_named else "store")
         assert any("VGPUCTL_OVN_SOUTHBOUND" in one for one in told["remarks"]) is not is_named
         assert ("internet" in told["way"]) is (is_named and question.split()[0] in ("outside", "198.51.100.9"))
@@ -65,6 +72,10 @@ def test_ovn_and_the_store_name_the_same_rules(operator: Operator, is_named: boo
 def test_a_way_that_ends_without_a_rule_and_ends_that_do_not_fit_are_told(
     operator: Operator, central: LocalOvn
 ) -> None:
+    for question, is_allowed in (("10.66.0.5 db-1 tcp/5432", True), ("10.66.0.5 outside tcp/80", False)):
+        told = operator.json("explain-network", *question.split(), *ACME)
+        assert (told["is_allowed"], told["answered_by"]) == (is_allowed, "store"), question
+    assert "behind a route does not leave the tenant's own networks" in told["reason"]
     told = operator.json("explain-network", "outside", "db-1", "tcp/80", *ACME)
     assert (told["is_allowed"], told["answered_by"]) == (False, "store")
     assert "no port forward leads to its tcp/80" in told["reason"]

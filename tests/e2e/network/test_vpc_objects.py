@@ -37,6 +37,7 @@ port_forwards: [{protocol: udp, port: 53, vm: web-1, vm_port: 5353}]
 load_balancers:
   shop: {network: front, port: 80, vms: [web-1, web-2], vm_port: 8080, failures: 2}
 peerings: [globex]
+routes: {10.66.0.0/16: [web-1]}
 """
 RULES = "tcp:80, udp:8000-8010@10.9.0.0/24, any@group:inner, egress:deny:tcp@addresses:partners,priority=200,log"
 # How each object is made, another shape of it, what the refusal says of it, and how it is deleted.
@@ -87,6 +88,12 @@ OBJECTS: tuple[tuple[tuple[str, ...], tuple[str, ...], str, tuple[str, ...]], ..
         ("delete-port-forward", "udp/53"),
     ),
     (("create-peering", "globex"), (), "", ("delete-peering", "globex")),
+    (
+        ("create-route", "10.66.0.0/16", "--via", "web-1"),
+        ("--via", "web-2"),
+        "via: web-1 there, web-1, web-2 wanted",
+        ("delete-route", "10.66.0.0/16"),
+    ),
 )
 
 
@@ -242,6 +249,37 @@ def test_a_balancer_gets_other_vms_and_checks_and_keeps_its_address(operator: Op
     assert operator.json("list-vpc-objects", *tenant)[0]["spec"]["vms"] == ["web-1"]
     operator.does("delete-vm", "web-1", *tenant, "--yes", "--timeout", "0")
     operator.does("delete-load-balancer", "shop", *tenant, "--yes")
+
+
+def test_a_route_gets_other_next_hops_and_drops_its_packets_without_one(operator: Operator, central: LocalOvn) -> None:
+    route, tenant = "10.66.0.0/16", ("--tenant", "acme")
+    operator.does(*VM)
+    operator.does("create-route", route, *tenant, "--via", "web-1")
+    hops = ("--bare", "--columns=nexthop", "list", "Logical_Router_Static_Route")
+    assert central.nbctl(*hops).split() == ["10.0.0.2"]
+    secured = ("--bare", "--columns=port_security", "list", "Logical_Switch_Port")
+    assert f"10.0.0.2 {route}" in central.nbctl(*secured)
+    change = ("set-route", route, *tenant, "--add-via", "web-2", "--remove-via", "web-1")
+    for is_changed in (True, False):
+        told = operator.json(*change)
+        assert (told["changed"], told["object"]["spec"]["next_hops"]) == (is_changed, ["web-2"])
+        assert told["remarks"] == [
+            "tenant acme has no VM web-2, so nothing is sent to it",
+            "no next hop is left, so packets to it are dropped",
+        ]
+    assert central.nbctl(*hops).split() == ["discard"]
+    assert route not in central.nbctl(*secured)
+    for command, reference in (
+        (("set-route", route, "--remove-via", "web-2"), "usage"),
+        (("set-route", route, "--add-via", "discard"), "usage"),
+        (("set-route", "10.67.0.0/16", "--add-via", "web-1"), "not-found"),
+        (("create-route", "10.0.0.0/25", "--via", "web-1"), "network-in-use"),
+        (("create-network", "wide", "--cidr", "10.66.0.0/15"), "network-in-use"),
+    ):
+        assert operator.is_refused(*command, *tenant)["reference"] == reference, command
+    operator.does("delete-route", f"acme/{route}", "--yes")
+    assert central.nbctl(*hops).split() == []
+    operator.does("delete-vm", "web-1", *tenant, "--yes", "--timeout", "0")
 
 
 @pytest.mark.long(

@@ -181,6 +181,9 @@ SCENARIO = (
     ),
     Step(f"set-load-balancer shop --interval 9 {ACME}", EventKind.LOAD_BALANCER_CHANGED, "acme/shop"),
     Step(f"delete-load-balancer shop {ACME} --yes", EventKind.LOAD_BALANCER_DELETED, "acme/shop"),
+    Step(f"create-route 10.66.0.0/16 --via web {ACME}", EventKind.ROUTE_CREATED, "acme/10.66.0.0/16"),
+    Step(f"set-route 10.66.0.0/16 --add-via db {ACME}", EventKind.ROUTE_CHANGED, "acme/10.66.0.0/16"),
+    Step(f"delete-route 10.66.0.0/16 {ACME} --yes", EventKind.ROUTE_DELETED, "acme/10.66.0.0/16"),
     Step(f"create-peering globex {ACME}", EventKind.PEERING_CREATED, "acme/globex"),
     Step(f"delete-peering globex {ACME} --yes", EventKind.PEERING_DELETED, "acme/globex"),
     Step(

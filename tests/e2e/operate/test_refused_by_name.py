@@ -24,6 +24,7 @@ ONLY_WITH_OVN = {
         *("create-vpn-connection", "office", "--network", "front", "--peer-prefix", "192.168.10.0/24"),
         *TENANT,
     ),
+    "route 10.66.0.0/16": ("create-route", "10.66.0.0/16", "--via", "web-1", *TENANT),
     "peering globex": ("create-peering", "globex", *TENANT),
     "external network internet": (
         *("create-external-network", "internet", "--cidr", "203.0.113.0/24", "--gateway", "203.0.113.1"),

@@ -19,7 +19,7 @@ from tests.ovn_fixture import LocalOvn
 from tests.tenant_certificates import self_signed
 from vgpuctl.agent.wire.steps import Change
 from vgpuctl.guests.haproxy import Member, render_balancer
-from vgpuctl.model.http_balancing import BalancerProtocol, HttpCheck, Pool, Route
+from vgpuctl.model.http_balancing import BalancerProtocol, HttpCheck, HttpRoute, Pool
 from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState, Port, mac_address
 from vgpuctl.model.network_function import FunctionPlace
 from vgpuctl.model.secret_text import SecretText
@@ -61,7 +61,7 @@ class HttpWorld:
             network="front",
             address6="fd00:1::200",
             pools=(Pool("api", ("b",)),),
-            routes=(Route("shop.example.com", "/api", "api"), Route("*.example.net", "", "api")),
+            routes=(HttpRoute("shop.example.com", "/api", "api"), HttpRoute("*.example.net", "", "api")),
             certificate=self._certificate,
             private_key=SecretText.of(self._key),
             check=HttpCheck("GET", "/", "200"),

@@ -55,6 +55,32 @@ def ask(protocol: str, address: str, port: str) -> None:
             _tell("silence")
 
 
+def hold(address: str, port: str) -> None:
+    """Keep one connection open: for each line of standard input, send it and print the answer, or `silence`."""
+    with socket.create_connection((address, int(port)), timeout=_LIMIT_S) as one:
+        one.settimeout(_LIMIT_S)
+        for line in sys.stdin:
+            one.sendall(line.encode())
+            try:
+                _tell(one.recv(200).decode().strip() or "ended")
+            except OSError:
+                _tell("silence")
+
+
+def answer(name: str, port: str) -> None:
+    """Answer each line of each connection with the server's name, and keep the connections open."""
+
+    def talk(connection: socket.socket) -> None:
+        with connection:
+            while connection.recv(200):
+                connection.sendall(f"{name}\n".encode())
+
+    with socket.create_server(("0.0.0.0", int(port))) as server:
+        _tell("ready")
+        while True:
+            threading.Thread(target=talk, args=(server.accept()[0],), daemon=True).start()
+
+
 def flood(address: str, count: str) -> None:
     """Send many packets of UDP that nobody answers."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
@@ -178,5 +204,5 @@ def advertise(interface: str, prefix: str) -> None:
 
 if __name__ == "__main__":
     commands: dict[str, Callable[..., None]] = {"serve": serve, "probe": probe, "lease": lease, "advertise": advertise}
-    commands |= {"ask": ask, "flood": flood}
+    commands |= {"ask": ask, "flood": flood, "hold": hold, "answer": answer}
     commands[sys.argv[1]](*sys.argv[2:])

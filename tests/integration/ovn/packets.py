@@ -54,6 +54,7 @@ class PacketHost:
         self._numbers = itertools.count()
         self._names: dict[str, str] = {}
         self._servers: dict[str, subprocess.Popen[str]] = {}
+        self._begun: list[subprocess.Popen[str]] = []
         southbound = f"unix:{central.folder}/sb.sock"
         bridges = {physical_network: "br-provider"}
         folder = central.folder / "host"
@@ -73,9 +74,9 @@ class PacketHost:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for server in self._servers.values():
-            server.kill()
-            server.wait()
+        for process in (*self._servers.values(), *self._begun):
+            process.kill()
+            process.wait()
         self._chassis.__exit__(kind, error, trace)
         for namespace in (*self._names.values(), self._own):
             subprocess.run(["ip", "netns", "del", namespace], capture_output=True, check=False)
@@ -111,6 +112,19 @@ class PacketHost:
         """Run a command of `inside.py` in an endpoint. `{interface}` is its interface."""
         said = [word.replace("{interface}", self.interface(name)) for word in words]
         return self.run(name, sys.executable, "-I", "-S", str(_INSIDE), *said)
+
+    def begin(self, name: str, *words: str) -> "subprocess.Popen[str]":
+        """Start a command of `inside.py` in an endpoint that reads lines and prints them, until this host ends."""
+        command = ["ip", "netns", "exec", self._names[name], sys.executable, "-I", "-S", str(_INSIDE), *words]
+        begun = subprocess.Popen(
+            ["setpriv", "--pdeathsig", "KILL", *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            bufsize=1,
+        )
+        self._begun.append(begun)
+        return begun
 
     def run(self, name: str, *command: str) -> str:
         """Run a program in an endpoint."""

@@ -8,7 +8,7 @@ from vgpuctl.errors import StateError
 from vgpuctl.model.http_balancing import BalancerProtocol
 from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.model.vpc import ExternalNetwork, FloatingIp, LoadBalancer, PortForward, PortProtocol
+from vgpuctl.model.vpc import ExternalNetwork, FloatingIp, LoadBalancer, PortForward, PortProtocol, Route
 from vgpuctl.store.store import Store
 
 INTERNET = ExternalNetwork("internet", "203.0.113.0/24", "203.0.113.1", "203.0.113.10", "203.0.113.99", "provider")
@@ -34,6 +34,7 @@ def test_the_objects_of_its_network_and_its_place_in_the_queue_follow(tenants: S
         session.set_vpc_object("acme", PortForward(PortProtocol.TCP, "203.0.113.9", 80, "web-1", 8080))
         balancer = LoadBalancer("shop", "10.0.0.9", 80, BalancerProtocol.TCP, ("web-1", "web-2"), 8080)
         session.set_vpc_object("acme", balancer)
+        session.set_vpc_object("acme", Route("10.66.0.0/16", ("web-1", "web-2", "web-1@back", "10.0.0.7")))
     with tenants.transaction() as session:
         session.rename_vm(one, "shop-1", domain="acme.shop-1")
     with tenants.reading() as session:
@@ -44,6 +45,8 @@ def test_the_objects_of_its_network_and_its_place_in_the_queue_follow(tenants: S
         assert [ip.vm for ip in session.vpc_objects("acme", FloatingIp)] == ["shop-1", "web-2"]
         assert [forward.vm for forward in session.vpc_objects("acme", PortForward)] == ["shop-1"]
         assert [one.vms for one in session.vpc_objects("acme", LoadBalancer)] == [("shop-1", "web-2")]
+        (route,) = session.vpc_objects("acme", Route)
+        assert route.next_hops == ("shop-1", "web-2", "shop-1@back", "10.0.0.7")
         assert session.external_addresses("internet") == {address: "acme/floating-ip/shop-1"}
         entry = session.queued("acme", "shop-1")
         assert entry is not None

@@ -13,7 +13,7 @@ from tests.tenant_certificates import self_signed
 from vgpuctl.agent.wire.function_digests import digest_of
 from vgpuctl.guests.haproxy import Member, read_statistics, render_balancer, render_config
 from vgpuctl.guests.templating import render_template
-from vgpuctl.model.http_balancing import Affinity, BalancerProtocol, HttpCheck, Pool, Route
+from vgpuctl.model.http_balancing import Affinity, BalancerProtocol, HttpCheck, HttpRoute, Pool
 from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState
 from vgpuctl.model.network_function import FunctionPlace
 from vgpuctl.model.secret_text import SecretText
@@ -31,7 +31,11 @@ MEMBERS = {
 FULL = replace(
     SHOP,
     pools=(Pool("api", ("web.3", "gone"), 81), Pool("empty", ("gone",))),
-    routes=(Route("*.example.com", "", "empty"), Route("shop.example.com", "/api", "api"), Route("", "", "api")),
+    routes=(
+        HttpRoute("*.example.com", "", "empty"),
+        HttpRoute("shop.example.com", "/api", "api"),
+        HttpRoute("", "", "api"),
+    ),
     affinity=Affinity.COOKIE,
     check=HttpCheck("HEAD", "/healthz", "200,204-299"),
     max_connections=50,
@@ -126,11 +130,11 @@ def test_a_hostile_word_stays_one_word_of_its_line(text: str, tmp_path: Path) ->
     """The parsers refuse these words; the escaping at the one place holds without them."""
     balancer = replace(
         FULL,
-        routes=(Route(f"a{text}", f"/{text}", "api"), Route(f"*.{text}", "", "default")),
+        routes=(HttpRoute(f"a{text}", f"/{text}", "api"), HttpRoute(f"*.{text}", "", "default")),
         check=HttpCheck("GET", f"/{text.replace(' ', '')}", "200"),
     )
     config = render_config(balancer, MEMBERS, PLACE)
-    routes = (Route("a", "/x", "api"), Route("*.x", "", "default"))
+    routes = (HttpRoute("a", "/x", "api"), HttpRoute("*.x", "", "default"))
     plain = render_config(replace(balancer, routes=routes, check=HttpCheck("GET", "/x", "200")), MEMBERS, PLACE)
     assert len(config.splitlines()) == len(plain.splitlines())
     done = _checked(tmp_path, config)
@@ -140,7 +144,7 @@ def test_a_hostile_word_stays_one_word_of_its_line(text: str, tmp_path: Path) ->
 @pytest.mark.parametrize("text", ["a\nb", "a\rb", "\x00", "a\u2028b", "\x1b[2J", "a\tb"])
 def test_no_word_can_end_a_line(text: str) -> None:
     with pytest.raises(ValueError, match="a word of HAProxy's configuration cannot be"):
-        render_config(replace(FULL, routes=(Route(text, "", "api"),)), MEMBERS, PLACE)
+        render_config(replace(FULL, routes=(HttpRoute(text, "", "api"),)), MEMBERS, PLACE)
 
 
 def test_members_are_read_from_what_haproxy_answers() -> None:

@@ -9,8 +9,8 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.http_balancing import (
     BalancerProtocol,
     HttpCheck,
+    HttpRoute,
     Pool,
-    Route,
     describe_check,
     describe_pool,
     describe_route,
@@ -40,15 +40,15 @@ def test_pools(text: str, value: Pool, written: str) -> None:
 @pytest.mark.parametrize(
     ("text", "value", "written"),
     [
-        ("shop.example.com=web", Route("shop.example.com", "", "web"), "shop.example.com=web"),
-        ("Shop.Example.com./api/=api", Route("shop.example.com", "/api", "api"), "shop.example.com/api=api"),
-        ("*.example.com/a/b=c", Route("*.example.com", "/a/b", "c"), "*.example.com/a/b=c"),
-        ("/api=api", Route("", "/api", "api"), "/api=api"),
-        ("/=api", Route("", "", "api"), "/=api"),
-        ("localhost=web", Route("localhost", "", "web"), "localhost=web"),
+        ("shop.example.com=web", HttpRoute("shop.example.com", "", "web"), "shop.example.com=web"),
+        ("Shop.Example.com./api/=api", HttpRoute("shop.example.com", "/api", "api"), "shop.example.com/api=api"),
+        ("*.example.com/a/b=c", HttpRoute("*.example.com", "/a/b", "c"), "*.example.com/a/b=c"),
+        ("/api=api", HttpRoute("", "/api", "api"), "/api=api"),
+        ("/=api", HttpRoute("", "", "api"), "/=api"),
+        ("localhost=web", HttpRoute("localhost", "", "web"), "localhost=web"),
     ],
 )
-def test_routes(text: str, value: Route, written: str) -> None:
+def test_routes(text: str, value: HttpRoute, written: str) -> None:
     assert (parse_route(text), describe_route(value), parse_route(written)) == (value, written, value)
 
 
@@ -125,16 +125,16 @@ def test_other_pools_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("changed", "said"),
     [
-        ({"protocol": BalancerProtocol.TCP, "routes": (Route("a", "", "default"),)}, "need protocol http or https"),
+        ({"protocol": BalancerProtocol.TCP, "routes": (HttpRoute("a", "", "default"),)}, "need protocol http or https"),
         ({"protocol": BalancerProtocol.UDP, "rate": 5}, "need protocol http or https"),
         ({"protocol": BalancerProtocol.TCP, "idle_timeout_s": 61}, "need protocol http or https"),
         ({"protocol": BalancerProtocol.HTTPS}, "needs a certificate and its private key"),
         ({"protocol": BalancerProtocol.HTTPS, "certificate": "x"}, "needs a certificate and its private key"),
         ({"certificate": "x", "private_key": KEY}, "protocol http takes no certificate"),
-        ({"routes": (Route("a", "", "api"),)}, "leads to pool api, which the balancer does not have"),
+        ({"routes": (HttpRoute("a", "", "api"),)}, "leads to pool api, which the balancer does not have"),
         ({"pools": (Pool("api", ("a",)), Pool("api", ("b",)))}, "two pools named api"),
         (
-            {"pools": (Pool("api", ("a",)),), "routes": (Route("a", "/x", "api"), Route("a", "/x", "default"))},
+            {"pools": (Pool("api", ("a",)),), "routes": (HttpRoute("a", "/x", "api"), HttpRoute("a", "/x", "default"))},
             "two routes for a/x: to api and to default",
         ),
     ],

@@ -141,6 +141,18 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("delete-vpn-connection acme/office --dry-run", "what would be deleted"),
         Example("delete-vpn-connection acme/office --yes", "without a question"),
     ),
+    "create-route": (
+        Example("create-route 10.66.0.0/16 --via fw-1 --via fw-2 -t acme", "two VMs share the connections"),
+        Example("create-route 10.99.0.0/16 --via discard -t acme", "packets there are dropped"),
+    ),
+    "set-route": (
+        Example("set-route 10.66.0.0/16 --add-via fw-3 --remove-via fw-1 -t acme", "another VM"),
+        Example("set-route 10.66.0.0/16 --remove-via fw-2 -t acme --dry-run", "what would change"),
+    ),
+    "delete-route": (
+        Example("delete-route 10.66.0.0/16 -t acme --dry-run", "what would be deleted"),
+        Example("delete-route 10.66.0.0/16 -t acme --yes", "without a question"),
+    ),
     "create-peering": (
         Example("create-peering umbrella -t acme", "takes effect when both want it"),
         Example("create-peering acme -t umbrella", "the other half"),

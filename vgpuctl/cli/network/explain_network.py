@@ -11,7 +11,8 @@ from vgpuctl.cli.shown.output import print_line, print_table, say
 from vgpuctl.model.security_rule import RuleAction
 
 if TYPE_CHECKING:
-    from vgpuctl.usecases.network.explain_network import ExplainedTraffic, NetworkEnd, RuleDecision
+    from vgpuctl.usecases.network.explain_network import ExplainedTraffic, RuleDecision
+    from vgpuctl.usecases.network.network_ends import NetworkEnd
 
 _JSON: "JsonOutput[ExplainedTraffic]" = JsonOutput()
 _OUTCOMES = {True: "allowed", False: "not allowed", None: "unknown"}
@@ -53,6 +54,8 @@ def _show(explained: "ExplainedTraffic") -> None:
         print_table(("DIRECTION", "VM", "OUTCOME", "DECIDED BY"), rows, empty="")
     if explained.way:
         print_line(f"way: {', '.join(explained.way)}")
+    if explained.route:
+        print_line(f"route: {explained.route}")
     print_line(f"answered by: {explained.answered_by}")
     for remark in explained.remarks:
         say(remark)

@@ -204,6 +204,7 @@ def _items(verb: str, items: Field) -> Field:
     return replace(
         items,
         key=f"{verb}_{items.key}",
+        attribute="",
         flag=f"--{verb}-{items.flag.removeprefix('--')}",
         help=f"{verb.capitalize()} a {items.help}",
     )

@@ -13,7 +13,8 @@ from vgpuctl.model.qualified_name import split_name, without_tenant
 
 NAMES = ("name", "names")
 TENANT = "tenant"
-_PROTOCOL = "PROTOCOL/"
+_PROTOCOL, _PREFIX = "PROTOCOL/", "PREFIX"
+"""In the metavar of names that have a slash of their own: `tcp/80`, `10.66.0.0/16`."""
 
 
 def split_names(command: click.Command) -> None:
@@ -28,7 +29,7 @@ def split_names(command: click.Command) -> None:
     is_required, option.required = option.required, False
     (argument,) = arguments
     inner = command.callback
-    has_protocol = _PROTOCOL in (argument.metavar or "")
+    has_slash = any(one in (argument.metavar or "") for one in (_PROTOCOL, _PREFIX))
 
     @functools.wraps(inner)
     def callback(*args: Any, **given: Any) -> Any:
@@ -41,7 +42,7 @@ def split_names(command: click.Command) -> None:
                 written if argument.nargs != 1 else [written],
                 given[TENANT],
                 is_written=is_written,
-                has_protocol=has_protocol,
+                has_slash=has_slash,
             )
             given[argument.name] = tuple(names) if argument.nargs != 1 else names[0]
         if is_required and given[TENANT] is None:
@@ -52,14 +53,15 @@ def split_names(command: click.Command) -> None:
 
 
 def qualified(
-    written: Sequence[str], tenant: str | None, *, is_written: bool, has_protocol: bool = False
+    written: Sequence[str], tenant: str | None, *, is_written: bool, has_slash: bool = False
 ) -> tuple[list[str], str | None]:
     """Split each `TENANT/NAME`. Returns plain names and the tenant of all of them, None where nothing names it.
 
     tenant: of names without one. is_written: the user gave --tenant, so every name must be of that tenant.
-    has_protocol: a plain name may be `tcp/80`, as of a port forward. Raises UsageError for names of several tenants.
+    has_slash: a plain name may be `tcp/80`, as of a port forward, or `10.66.0.0/16`, as of a route. Raises UsageError
+    for names of several tenants.
     """
-    split = [_split(one, has_protocol=has_protocol) for one in written]
+    split = [_split(one, has_slash=has_slash) for one in written]
     pairs = [(tenant if whose is None else whose, name) for whose, name in split]
     tenants = dict.fromkeys(whose for whose, _ in pairs)
     if None in tenants and len(tenants) > 1:
@@ -78,13 +80,14 @@ def qualified(
     return [name for _, name in pairs], next(iter(tenants))
 
 
-def _split(written: str, *, has_protocol: bool) -> tuple[str | None, str]:
+def _split(written: str, *, has_slash: bool) -> tuple[str | None, str]:
     """The tenant that a name is written with, None without one, and the plain name."""
     whose, name = split_name(written)
-    if has_protocol and whose is not None:
+    if has_slash and whose is not None:
+        from vgpuctl.model.network import is_address
         from vgpuctl.model.vpc import PortProtocol
 
-        before, protocol = split_name(whose)
-        if protocol in tuple(PortProtocol):
-            return before, f"{protocol}/{name}"
+        before, first = split_name(whose)
+        if first in tuple(PortProtocol) or is_address(first):
+            return before, f"{first}/{name}"
     return whose, name

@@ -4,29 +4,39 @@
 OVN's own flows answer, by ovn-trace. Where its southbound database cannot be asked, the store answers what it knows.
 """
 
-import contextlib
-import difflib
 import ipaddress
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from vgpuctl.errors import NotFound, OvnError, StateError, UsageError
-from vgpuctl.model.network import Network, is_ipv6, mac_address
+from vgpuctl.errors import OvnError, UsageError
+from vgpuctl.model.network import is_ipv6, mac_address
+from vgpuctl.model.routes import next_hops_of, route_for
 from vgpuctl.model.rule_text import describe_rule
 from vgpuctl.model.security_decisions import Decided, Traffic, decide
 from vgpuctl.model.security_rule import ICMP6_TYPES, Direction, Protocol, RuleAction
-from vgpuctl.model.vpc import Vpc, VpcPort, ovn_name
+from vgpuctl.model.vpc import Route, Vpc, VpcPort, ovn_name
 from vgpuctl.ovn.security import SecurityAcl
 from vgpuctl.ovn.topology import vpc_rows
 from vgpuctl.ovn.tracing import Traced
+from vgpuctl.usecases.network.network_ends import (
+    End,
+    NetworkEnd,
+    behind_route,
+    find_end,
+    network_of,
+    of_one_version,
+    shared_network,
+)
 from vgpuctl.usecases.network.vpc import read_vpc
 from vgpuctl.usecases.running.services import Services
 
-OUTSIDE = "outside"
 BY_OVN, BY_STORE = "ovn-trace", "store"
-_OUTSIDE_ADDRESSES, _OUTSIDE_MAC = ("198.51.100.1", "2001:db8:ffff::1"), "52:00:00:00:00:01"
-"""Addresses for documentation (RFC 5737 and 3849): nobody has them."""
+_OUTSIDE_MAC = "52:00:00:00:00:01"
 _NOT_LOOKED_AT = "OVN was not asked: port security, balancers, chassis and tunnels were not looked at"
+_AT_NEXT_HOP = "ls_out_apply_port_sec"
+_BY_PREFIX = "the next hop's port takes its route's prefix: the store says so, as ovn-trace knows no prefixes there"
+_FROM_PREFIX = "the sender is behind a route: ovn-trace knows no prefixes in port security"
+"""ovn-trace 23.03 compares port security with single addresses; ovn-controller's flows have prefixes too."""
 _ACTIONS = {"drop": RuleAction.DENY, "reject": RuleAction.REJECT}
 _STAGES = {
     "ls_in_check_port_sec": "port security",
@@ -35,20 +45,11 @@ _STAGES = {
     "ls_in_l2_lkup": "no port of the network has the destination's MAC address",
     "ls_in_l2_unknown": "no port of the network has the destination's MAC address",
     "lr_in_ip_routing": "the router has no route",
+    "lr_in_policy": "what comes from behind a route does not leave the tenant's own networks",
     "lr_in_admission": "the router does not take it: the network is isolated, or no host has the gateway",
     "lr_in_arp_request": "nobody has the address of the next hop",
 }
 """Stages of OVN's pipeline (ovn-northd(8)) in words."""
-
-
-@dataclass(frozen=True)
-class NetworkEnd:
-    """One end of the traffic. name: as asked for. vm, network: None for an address that no VM of OVN's networks has."""
-
-    name: str
-    address: str
-    vm: str | None = None
-    network: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,8 @@ class ExplainedTraffic:
     """Whether the traffic passes. is_allowed: None if the store alone cannot know. answered_by: `ovn-trace` or `store`.
 
     way: the networks and routers that the packet goes through, as OVN tells. reason: what ends its way, if no rule
-    does. remarks: what was not looked at, and why.
+    does. route: the tenant's static route that decides where it goes, None for another. remarks: what was not looked
+    at, and why.
     """
 
     tenant: str
@@ -80,25 +82,16 @@ class ExplainedTraffic:
     decisions: tuple[RuleDecision, ...]
     way: tuple[str, ...] = ()
     reason: str = ""
+    route: str | None = None
     remarks: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class _End:
-    """An end, its addresses, its port, and the tenant's world that this is in."""
-
-    shown: NetworkEnd
-    addresses: tuple[str, ...]
-    vpc: Vpc | None = None
-    port: VpcPort | None = None
 
 
 @dataclass(frozen=True)
 class _Question:
     vpc: Vpc
     peers: tuple[Vpc, ...]
-    sender: _End
-    receiver: _End
+    sender: End
+    receiver: End
     traffic: Traffic
 
     @property
@@ -117,13 +110,14 @@ def explain_network(services: Services, tenant: str, sender: str, receiver: str,
         vpc = read_vpc(session, tenant)
         peers = tuple(read_vpc(session, peering.tenant) for peering in vpc.peerings)
         names = [vm.request.name for vm in session.vms(tenant=tenant)]
-    shared = _shared_network(vpc, sender, receiver)
-    source, target = (_find(vpc, peers, one, shared, names) for one in (sender, receiver))
+    shared = shared_network(vpc, sender, receiver)
+    source, target = (find_end(vpc, peers, one, shared, names) for one in (sender, receiver))
+    source = behind_route(vpc, source)
     if source.port is None and target.port is None:
         raise UsageError(
             f"neither {sender} nor {receiver} is a VM of tenant {tenant}", hint="give the name of a VM, or its address"
         )
-    source, target = _of_one_version(source, target)
+    source, target = of_one_version(source, target)
     if traffic.icmp_type is not None and is_ipv6(target.shown.address) and traffic.icmp_type not in ICMP6_TYPES:
         raise UsageError(f"{traffic} is of ICMPv4 alone, and {target.shown.address} is an IPv6 address")
     if source.port is None and _is_inside((vpc, *peers), source.shown.address):
@@ -149,6 +143,8 @@ def _explain(services: Services, question: _Question) -> ExplainedTraffic:
     if tracer is None:
         remark = "OVN's southbound database was not named: set VGPUCTL_OVN_SOUTHBOUND"
         return _by_store(question, remark)
+    if _is_foreign(question.sender):
+        return _by_store(question, _FROM_PREFIX)
     switch, packet = _packet_in(question, *entry) if entry is not None else _packet_out(question)
     try:
         return _by_ovn(question, tracer.trace(switch, packet, question.vpcs))
@@ -157,16 +153,21 @@ def _explain(services: Services, question: _Question) -> ExplainedTraffic:
 
 
 def _by_ovn(question: _Question, traced: Traced) -> ExplainedTraffic:
-    decisions = tuple(_decision(question, acl) for acl in traced.acls)
+    route = _route_of(question, traced.prefixes)
+    decisions = tuple(_decision(question, acl, route) for acl in traced.acls)
     is_allowed = _has_arrived(question, traced)
-    reason = ""
-    if not is_allowed and all(one.action is RuleAction.ALLOW for one in decisions):
+    is_open = all(one.action is RuleAction.ALLOW for one in decisions)
+    reason, remarks = "", tuple[str, ...]()
+    if not is_allowed and is_open and traced.last_stage == _AT_NEXT_HOP and route is not None:
+        is_allowed, remarks = True, (_BY_PREFIX,)
+    if not is_allowed and route is not None and not next_hops_of(question.vpc, route):
+        reason = f"route {route.prefix} drops its packets"
+    elif not is_allowed and is_open:
         reason = _STAGES.get(traced.last_stage, f"its way ends in OVN's stage {traced.last_stage}")
     places = dict(_places(question))
     way = tuple(dict.fromkeys(places.get(port, port) for port in traced.inports))
-    return replace(
-        _answer(question, is_allowed=is_allowed, answered_by=BY_OVN, reason=reason), decisions=decisions, way=way
-    )
+    answer = _answer(question, is_allowed=is_allowed, answered_by=BY_OVN, reason=reason)
+    return replace(answer, decisions=decisions, way=way, route=_written(route), remarks=remarks)
 
 
 def _has_arrived(question: _Question, traced: Traced) -> bool:
@@ -189,7 +190,8 @@ def _by_store(question: _Question, why: str) -> ExplainedTraffic:
     is_allowed = False if not is_open else has_way
     shown = reason if is_open and has_way is not True else ""
     answer = _answer(question, is_allowed=is_allowed, answered_by=BY_STORE, reason=shown)
-    return replace(answer, decisions=decisions, remarks=(why, _NOT_LOOKED_AT))
+    route = None if question.receiver.port is not None else route_for(question.vpc, question.receiver.shown.address)
+    return replace(answer, decisions=decisions, route=_written(route), remarks=(why, _NOT_LOOKED_AT))
 
 
 def _decisions_of_store(question: _Question) -> Iterator[RuleDecision]:
@@ -199,15 +201,23 @@ def _decisions_of_store(question: _Question) -> Iterator[RuleDecision]:
         yield _shown(Direction.EGRESS, sender.port.vm, decided)
         if decided.action is not RuleAction.ALLOW:
             return
-    if receiver.port is not None and receiver.vpc is not None:
-        decided = decide(receiver.vpc, receiver.port, Direction.INGRESS, sender.shown.address, question.traffic)
-        yield _shown(Direction.INGRESS, receiver.port.vm, decided)
+    port, vpc = (receiver.port, receiver.vpc) if receiver.port is not None else (_only_hop(question), question.vpc)
+    if port is not None and vpc is not None:
+        decided = decide(vpc, port, Direction.INGRESS, sender.shown.address, question.traffic)
+        yield _shown(Direction.INGRESS, port.vm, decided)
+
+
+def _only_hop(question: _Question) -> VpcPort | None:
+    """The port that every packet to the receiver's address goes to first, where a static route leads to one VM."""
+    route = route_for(question.vpc, question.receiver.shown.address)
+    hops = [] if route is None else next_hops_of(question.vpc, route)
+    return hops[0].port if len(hops) == 1 else None
 
 
 def _way_of_store(question: _Question) -> tuple[bool | None, str]:
     """Whether the store knows a way for the packet; None where it cannot know."""
     ends = [one for one in (question.sender, question.receiver) if one.port is not None]
-    networks = [network for one in ends if (network := _network_of(one)) is not None]
+    networks = [network for one in ends if (network := network_of(one)) is not None]
     is_one_network = len({network.id for network in networks}) == 1 and len(ends) > 1
     for network in networks:
         if network.request.isolated and not is_one_network:
@@ -215,11 +225,43 @@ def _way_of_store(question: _Question) -> tuple[bool | None, str]:
     if question.receiver.port is not None:
         return True, ""
     address = question.receiver.shown.address
+    route = route_for(question.vpc, address)
+    if route is not None:
+        return _way_over(question, route)
+    if _is_foreign(question.sender) and not _is_inside((question.vpc,), address):
+        return False, _STAGES["lr_in_policy"]
     if _is_inside(question.vpcs, address):
         return None, f"no VM has {address}: it may be a load balancer's"
     if question.vpc.external_network is None:
         return False, f"tenant {question.vpc.tenant} has no gateway"
     return True, ""
+
+
+def _is_foreign(end: End) -> bool:
+    """True for an address behind a route, which sends by the port of a VM."""
+    return end.port is not None and end.shown.address not in end.port.port.addresses
+
+
+def _way_over(question: _Question, route: Route) -> tuple[bool | None, str]:
+    """The same where a static route decides: its next hops must let the packet in."""
+    hops = next_hops_of(question.vpc, route)
+    if not hops:
+        return False, f"route {route.prefix} drops its packets"
+    ends = question.sender.shown.address, question.traffic
+    ports = [hop.port for hop in hops if hop.port is not None]
+    closed = [one for one in ports if decide(question.vpc, one, Direction.INGRESS, *ends).action != RuleAction.ALLOW]
+    names = ", ".join(one.vm for one in closed)
+    return None if 0 < len(closed) < len(hops) else not closed, f"{names} does not let it in" if closed else ""
+
+
+def _route_of(question: _Question, prefixes: Sequence[str]) -> Route | None:
+    """The tenant's route among the prefixes that OVN's routers chose."""
+    found = {route.prefix: route for route in question.vpc.routes}
+    return next((found[one] for one in prefixes if one in found), None)
+
+
+def _written(route: Route | None) -> str | None:
+    return None if route is None else f"{route.prefix} via {', '.join(route.next_hops)}"
 
 
 def _is_inside(vpcs: Sequence[Vpc], address: str) -> bool:
@@ -228,11 +270,12 @@ def _is_inside(vpcs: Sequence[Vpc], address: str) -> bool:
     return any(found in subnet for vpc in vpcs for network in vpc.networks for subnet in network.subnets)
 
 
-def _decision(question: _Question, acl: SecurityAcl) -> RuleDecision:
+def _decision(question: _Question, acl: SecurityAcl, route: Route | None) -> RuleDecision:
     direction = Direction.EGRESS if acl.side == "from-lport" else Direction.INGRESS
     end = question.sender if direction is Direction.EGRESS else question.receiver
     decided = Decided(_ACTIONS.get(acl.action, RuleAction.ALLOW), acl.group, acl.rule, acl.reason)
-    return _shown(direction, end.shown.vm or end.shown.name, decided)
+    by_route = ", ".join(route.vms) if route is not None and direction is Direction.INGRESS else ""
+    return _shown(direction, end.shown.vm or by_route or end.shown.name, decided)
 
 
 def _shown(direction: Direction, vm: str, decided: Decided) -> RuleDecision:
@@ -255,7 +298,7 @@ def _answer(question: _Question, *, is_allowed: bool | None, answered_by: str, r
 
 def _way_in(question: _Question) -> tuple[str, Traffic] | None:
     """The external address and traffic by which the receiver is reached from outside: a floating IP, or a forward."""
-    vm, traffic, network = question.receiver.shown.vm, question.traffic, _network_of(question.receiver)
+    vm, traffic, network = question.receiver.shown.vm, question.traffic, network_of(question.receiver)
     is_six = is_ipv6(question.receiver.shown.address)
     if is_six and network is not None and network.request.cidr6 in question.vpc.routed6:
         return question.receiver.shown.address, traffic
@@ -285,7 +328,7 @@ def _packet_in(question: _Question, address: str, traffic: Traffic) -> tuple[str
 
 def _packet_out(question: _Question) -> tuple[str, str]:
     """The sender's switch, and a packet that it sends."""
-    sender, network = question.sender.port, _network_of(question.sender)
+    sender, network = question.sender.port, network_of(question.sender)
     assert sender is not None and network is not None
     receiver = question.receiver.port
     is_neighbour = receiver is not None and receiver.port.network_id == network.id
@@ -327,72 +370,3 @@ def _places(question: _Question) -> Iterator[tuple[str, str]]:
 
 def _localnet(external: str) -> str:
     return ovn_name("x", external, "localnet")
-
-
-def _network_of(end: _End) -> Network | None:
-    if end.vpc is None or end.port is None:
-        return None
-    return next((one for one in end.vpc.networks if one.id == end.port.port.network_id), None)
-
-
-def _shared_network(vpc: Vpc, *ends: str) -> str | None:
-    """The id of a network in which both VMs have an interface."""
-    found = [{port.port.network_id for port in vpc.ports if port.vm == end} for end in ends]
-    both = set.intersection(*found)
-    return next((network.id for network in vpc.networks if network.id in both), None)
-
-
-def _find(vpc: Vpc, peers: tuple[Vpc, ...], name: str, shared: str | None, names: list[str]) -> _End:
-    """The end that a user calls so."""
-    if name == OUTSIDE:
-        return _End(NetworkEnd(name, _OUTSIDE_ADDRESSES[0]), _OUTSIDE_ADDRESSES)
-    with contextlib.suppress(ValueError):
-        return _at_address(vpc, peers, name, str(ipaddress.ip_address(name)))
-    ports = [port for port in vpc.ports if port.vm == name]
-    for port in sorted(ports, key=lambda one: (one.port.network_id != shared, one.port.position)):
-        return _of_port(name, vpc, port)
-    if name in names:
-        raise StateError(
-            f"VM {name} of tenant {vpc.tenant} has no interface in a network that OVN carries",
-            hint="see `vgpuctl show-vm`; `vgpuctl attach-nic` adds an interface",
-        )
-    near = difflib.get_close_matches(name, [port.vm for port in vpc.ports], n=3)
-    raise NotFound(
-        f"tenant {vpc.tenant} has no VM {name}",
-        hint=f"did you mean {', '.join(near)}?" if near else "give the name of a VM, an IP address, or `outside`",
-    )
-
-
-def _at_address(vpc: Vpc, peers: tuple[Vpc, ...], name: str, address: str) -> _End:
-    for floating_ip in vpc.floating_ips:
-        port = vpc.ports_by_vm.get(floating_ip.vm)
-        for own, inside in ((floating_ip.address, False), (floating_ip.address6, True)):
-            reached = [one for one in port.port.addresses if is_ipv6(one) is inside] if port is not None else []
-            if own == address and port is not None and reached:
-                return _of_port(name, vpc, port, tuple(reached))
-    for one in (vpc, *peers):
-        for port in one.ports:
-            if address in port.port.addresses:
-                return _of_port(name, one, port, (address,))
-    return _End(NetworkEnd(name, address), (address,))
-
-
-def _of_port(name: str, vpc: Vpc, port: VpcPort, addresses: tuple[str, ...] = ()) -> _End:
-    network = next(one for one in vpc.networks if one.id == port.port.network_id)
-    addresses = addresses or port.port.addresses
-    return _End(NetworkEnd(name, addresses[0], port.vm, network.request.name), addresses, vpc, port)
-
-
-def _of_one_version(source: _End, target: _End) -> tuple[_End, _End]:
-    """Both ends with addresses of one IP version, IPv4 if they have it. Raises UsageError."""
-    for one in source.addresses:
-        for other in target.addresses:
-            if is_ipv6(one) == is_ipv6(other):
-                shown = replace(source.shown, address=one), replace(target.shown, address=other)
-                return replace(source, shown=shown[0]), replace(target, shown=shown[1])
-    told = [f"{one.shown.name} has {', '.join(one.addresses)}" for one in (source, target)]
-    raise UsageError(
-        f"{source.shown.name} and {target.shown.name} have no addresses of one IP version",
-        context=told,
-        hint="give ends with addresses of one version",
-    )

@@ -39,8 +39,8 @@ def create_external_network(services: Services, network: ExternalNetwork) -> str
         known = session.external_networks()
         before = next((one for one in known if one.name == network.name), None)
         refuse_shared_addresses(network, known)
-        if before is not None and before.subnets != network.subnets:
-            _refuse_tenants_addresses(session, network)
+        if before is not None and before != network:
+            _refuse_tenants_addresses(session, network, is_moved=before.subnets != network.subnets)
         refuse_provider_of_vpn(session, network)
         outcome = session.set_external_network(network)
         if outcome != "unchanged":
@@ -63,15 +63,21 @@ def _apply_bgp(services: Services) -> None:
             services.say(in_words(change))
 
 
-def _refuse_tenants_addresses(session: Session, network: ExternalNetwork) -> None:
-    """Raise NetworkInUse if a tenant with a gateway to the external network has its addresses."""
+def _refuse_tenants_addresses(session: Session, network: ExternalNetwork, *, is_moved: bool) -> None:
+    """Raise NetworkInUse if a tenant with a gateway to the external network has its addresses, or a route to them.
+
+    is_moved: its own addresses change.
+    """
+    from vgpuctl.usecases.network.routes import refuse_unfit_routes
     from vgpuctl.usecases.network.vpc import carried
     from vgpuctl.usecases.network.vpc_addresses import refuse_overlapping_outside
 
     for tenant in session.tenants():
         gateways = session.vpc_objects(tenant.name, Gateway)
         if any(gateway.external_network == network.name for gateway in gateways):
-            refuse_overlapping_outside(carried(session, tenant.name), network)
+            if is_moved:
+                refuse_overlapping_outside(carried(session, tenant.name), network)
+            refuse_unfit_routes(session, tenant.name, external=network)
 
 
 def refuse_shared_addresses(network: ExternalNetwork, known: Iterable[ExternalNetwork]) -> None:

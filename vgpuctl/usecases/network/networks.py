@@ -11,12 +11,13 @@ from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.network import SMALLEST_MTU6, Backend, Network, NetworkRequest, NetworkState, is_local6
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import check_name
-from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, Gateway, LoadBalancer, PeeringSpec, VpnConnection
+from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, Gateway, LoadBalancer, PeeringSpec, Route, VpnConnection
 from vgpuctl.specs.network import list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion
 from vgpuctl.usecases.network.list_networks import shown_network
 from vgpuctl.usecases.network.network_backends import apply_network, locked, remove_network, subject_of
+from vgpuctl.usecases.network.routes import is_through, refuse_unfit_routes
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu
 from vgpuctl.usecases.network.vpc import carried
 from vgpuctl.usecases.network.vpc_addresses import refuse_overlapping_outside, refuse_overlapping_peers
@@ -41,9 +42,19 @@ def create_network(services: Services, request: NetworkRequest) -> tuple[Network
             refuse_small_mtu(request, tunnel_mtu(session))
             external = external_of_prefix(network, session)
             session.add_network(network)
+            _refuse_routes(session, network)
             if external is not None:
                 session.hold_routed_prefix(external, network)
     return finish_creation(services, network), True
+
+
+def _refuse_routes(session: Session, network: Network) -> None:
+    """Raise NetworkInUse if a route of the tenant, or of a peer, leads elsewhere with addresses of a new network."""
+    tenant = network.request.tenant
+    if network.request.backend is Backend.OVN:
+        named = {spec.tenant for spec in session.vpc_objects(tenant, PeeringSpec)}
+        for one in sorted({tenant} | named | set(session.tenants_with_peer(tenant))):
+            refuse_unfit_routes(session, one)
 
 
 def _require_backend(services: Services, request: NetworkRequest) -> None:
@@ -207,6 +218,8 @@ def delete_network(services: Services, network: Network) -> None:
         vpns = session.vpc_objects(tenant, VpnConnection)
         users += [f"VPN connection {one.name}" for one in vpns if one.network == network.request.name]
         users += ["its direct connect" for one in connects if one.network == network.request.name]
+        routes = session.vpc_objects(tenant, Route)
+        users += [f"route {one.prefix}" for one in routes if is_through(network, one.next_hops)]
         if users:
             raise NetworkInUse(f"network {network.printed_name} is in use", context=users, hint="delete these first")
         session.set_network_state(network.id, NetworkState.DELETING)

@@ -1,24 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Remarks on a tenant's security groups and balancers: rules that never match, and VMs that answer no client."""
+"""Remarks on a tenant's objects: rules that never match, VMs that answer no client, next hops that are not there."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from vgpuctl.model.routes import remarks_on_route
 from vgpuctl.model.security_decisions import hidden_backends, rules_that_never_match
-from vgpuctl.model.vpc import LoadBalancer, SecurityGroup, Vpc, VpcKind
+from vgpuctl.model.vpc import LoadBalancer, Route, SecurityGroup, Vpc, VpcKind
 from vgpuctl.ovn.certificate_pairs import describe_certificate
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.vpc import read_vpc
 from vgpuctl.usecases.observed.function_records import problems_of
 
-REMARKED = (VpcKind.SECURITY_GROUP, VpcKind.LOAD_BALANCER)
+REMARKED = (VpcKind.SECURITY_GROUP, VpcKind.LOAD_BALANCER, VpcKind.ROUTE)
 """The kinds of objects that have such remarks."""
 
 
 def remarks_of_rules(session: Session, tenant: str) -> Mapping[tuple[VpcKind, str], Sequence[str]]:
-    """The remarks on a tenant's objects, by kind and name. A tenant without rules and balancers is not looked at."""
+    """The remarks on a tenant's objects, by kind and name. A tenant that has nothing to remark on is not looked at."""
     has_rules = any(group.rules for group in session.vpc_objects(tenant, SecurityGroup))
-    if not has_rules and not session.vpc_objects(tenant, LoadBalancer):
+    has_balancers, has_routes = (
+        bool(session.vpc_objects(tenant, LoadBalancer)),
+        bool(session.vpc_objects(tenant, Route)),
+    )
+    if not (has_rules or has_balancers or has_routes):
         return {}
     vpc = read_vpc(session, tenant)
     found: defaultdict[tuple[VpcKind, str], list[str]] = defaultdict(list)
@@ -29,6 +34,9 @@ def remarks_of_rules(session: Session, tenant: str) -> Mapping[tuple[VpcKind, st
     for balancer in vpc.balancers:
         if balancer.protocol.is_http():
             found[balancer.kind, balancer.name] += _of_instances(session, vpc, balancer)
+    vms = {vm.request.name for vm in session.vms(tenant=tenant)} if vpc.routes else set()
+    for route in vpc.routes:
+        found[route.kind, route.key] += remarks_on_route(vpc, route, vms)
     return found
 
 

@@ -21,6 +21,7 @@ from vgpuctl.model.vpc import (
     Peering,
     PeeringSpec,
     PortForward,
+    Route,
     SecurityGroup,
     Vpc,
     VpcKind,
@@ -80,6 +81,7 @@ def read_vpc(
         domain=domain,
         aside=chassis_aside(session),
         vpns=objects(VpnConnection),
+        routes=objects(Route),
     )
     for gateway in objects(Gateway):
         external = session.external_network(gateway.external_network)

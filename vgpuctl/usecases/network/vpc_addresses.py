@@ -17,6 +17,7 @@ from vgpuctl.model.vpc import (
     LoadBalancer,
     PeeringSpec,
     PortForward,
+    Route,
     SecurityGroup,
     VpcSpec,
     VpnConnection,
@@ -25,6 +26,7 @@ from vgpuctl.ovn.certificate_pairs import check_pair
 from vgpuctl.specs.vpc_objects import KINDS
 from vgpuctl.store.store import Session
 from vgpuctl.store.vpcs import MOST_INSTANCES, instance_holder
+from vgpuctl.usecases.network.routes import refuse_unfit_route
 from vgpuctl.usecases.network.vpc import carried
 from vgpuctl.usecases.network.vpn_keys import with_keys
 from vgpuctl.usecases.network.vpn_refusals import (
@@ -78,6 +80,8 @@ def _with_given(session: Session, tenant: str, wanted: VpcSpec) -> VpcSpec:
             return replace(wanted, address=address, address6=address6)
         case LoadBalancer():
             return _balancer(session, tenant, wanted)
+        case Route():
+            refuse_unfit_route(session, tenant, wanted)
         case PeeringSpec():
             return replace(wanted, block=_block(session, tenant, wanted))
         case VpnConnection():

@@ -16,10 +16,13 @@ from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.vm import printed_name
 from vgpuctl.model.vpc import (
     AddressGroup,
+    DirectConnect,
     FloatingIp,
     Gateway,
     LoadBalancer,
+    PeeringSpec,
     PortForward,
+    Route,
     SecurityGroup,
     VpcKind,
     VpcSpec,
@@ -30,6 +33,7 @@ from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.function_kinds import FUNCTION_KINDS
 from vgpuctl.usecases.network.functions import chosen_chassis, hosts_without
 from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked, refuse_without_ovn
+from vgpuctl.usecases.network.routes import is_through, refuse_unfit_routes
 from vgpuctl.usecases.network.vpc import apply_vpc, carried, in_words
 from vgpuctl.usecases.network.vpc_addresses import all_objects, set_object
 from vgpuctl.usecases.running.services import Services
@@ -149,6 +153,11 @@ def _keep(
         outcomes.append(outcome)
         if outcome.outcome != UNCHANGED:
             written.append((spec, outcome.outcome))
+    for spec in decision.wanted:
+        if isinstance(spec, Gateway | PeeringSpec):
+            refuse_unfit_routes(session, tenant)
+        if isinstance(spec, PeeringSpec):
+            refuse_unfit_routes(session, spec.tenant)
     now = {(spec.kind, spec.key): spec for spec in all_objects(session, tenant)}
     for spec, outcome_word in written:
         place = (spec.kind, spec.key)
@@ -173,6 +182,12 @@ def _users(session: Session, tenant: str, gone: Sequence[VpcSpec], staying: Sequ
     groups = {spec.name for spec in gone if isinstance(spec, SecurityGroup)}
     addresses = {spec.name for spec in gone if isinstance(spec, AddressGroup)}
     has_no_gateway = any(isinstance(spec, Gateway) for spec in gone)
+    for spec in gone:
+        if isinstance(spec, DirectConnect):
+            network = session.network(tenant, spec.network)
+            for route in (one for one in staying if isinstance(one, Route)):
+                if is_through(network, route.addresses):
+                    yield f"direct connect {spec.key}: route {route.key} leads there"
     for vm in session.vms(tenant=tenant) if groups else ():
         for name in sorted({name for one in interfaces_of(vm.request) for name in one.security_groups}):
             if name in groups:

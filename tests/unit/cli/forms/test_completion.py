@@ -13,7 +13,7 @@ from vgpuctl.cli.forms.completion import BY_PARAMETER, OF_NAME, source_of
 from vgpuctl.cli.main import command as command_line
 
 _FREE = """
-accept advertise ageing alertmanager allowed_hosts begin chassis checksum cidr cloud_init_hostname
+prefix accept advertise ageing alertmanager allowed_hosts begin chassis checksum cidr cloud_init_hostname
 cloud_init_network_config cloud_init_ssh_authorized_keys cloud_init_user_data cluster config cpu_limit data_disks
 database database_role disk_pool disk_size dns drain_timeout driver duration every exporter forwarded gateway group
 guaranteed guest_driver guest_driver_version guest_drivers guest_metrics guest_mps hold_for hostlist hugepages
@@ -33,8 +33,8 @@ NEW = ("create-", "register-")
 """Commands whose NAME does not exist yet."""
 
 
-WITHOUT_NAMES = ("explain-vm", "render-vm", "reserve", "delete-port-forward")
-"""Commands whose NAME may be new, or is a port."""
+WITHOUT_NAMES = ("explain-vm", "render-vm", "reserve", "delete-port-forward", "delete-route")
+"""Commands whose NAME may be new, or is a port or a prefix."""
 
 
 def test_every_parameter_that_takes_a_name_completes_to_names() -> None:

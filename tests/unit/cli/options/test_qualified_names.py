@@ -67,14 +67,16 @@ def test_a_missing_tenant_is_asked_for(names: list[str]) -> None:
         _run(_several, *names)
 
 
-def test_the_protocol_of_a_port_forward_is_no_tenant() -> None:
+def test_the_protocol_of_a_port_forward_and_the_address_of_a_route_are_no_tenant() -> None:
     for written, wanted in (
         ("tcp/80", ("acme", "tcp/80")),
         ("acme/tcp/80", ("acme", "tcp/80")),
         ("acme/80", ("acme", "80")),
         ("80", ("acme", "80")),
+        ("10.66.0.0/16", ("acme", "10.66.0.0/16")),
+        ("acme/fd00:66::/48", ("acme", "fd00:66::/48")),
     ):
-        names, tenant = qualified([written], "acme", is_written=True, has_protocol=True)
+        names, tenant = qualified([written], "acme", is_written=True, has_slash=True)
         assert (tenant, names[0]) == wanted
 
 

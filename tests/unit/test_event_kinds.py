@@ -15,7 +15,7 @@ import pytest
 from tests.unit.uses_of_names import PACKAGE, files, nodes
 from vgpuctl.model.event import EventFilter
 from vgpuctl.model.event_kind import EventKind
-from vgpuctl.model.vpc import VpcKind
+from vgpuctl.model.vpc_kind import VpcKind
 from vgpuctl.usecases.store.list_events import check_filter
 
 _OF_EVENTS = re.compile(r"^events$|\b(?:FROM|INTO|UPDATE) events\b")

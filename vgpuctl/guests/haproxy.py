@@ -19,9 +19,9 @@ from vgpuctl.agent.wire.network_function import (
 )
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.http_balancing import Affinity, BalancerProtocol, HttpRoute
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import is_ipv6
 from vgpuctl.model.network_function import FunctionPlace
-from vgpuctl.model.vpc import LoadBalancer
 
 PROGRAM = "haproxy"
 CONFIG, CERTIFICATE = "haproxy.cfg", "tls.pem"
@@ -91,7 +91,12 @@ def render_config(balancer: LoadBalancer, members: Mapping[str, Sequence[Member]
         {
             "name": _backend(pool.name),
             "members": [
-                {"name": one.vm, "endpoint": _endpoint(one.address, one.port), "cookie": _cookie(place.tenant, one.vm)}
+                {
+                    "name": one.vm,
+                    "endpoint": _endpoint(one.address, one.port),
+                    "cookie": _cookie(place.tenant, one.vm),
+                    "weight": balancer.share_of(one.vm),
+                }
                 for one in members.get(pool.name, ())
             ],
         }

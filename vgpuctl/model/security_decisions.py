@@ -6,10 +6,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import Subnet, is_ipv6, monitor_of
 from vgpuctl.model.rule_text import describe_icmp_type, describe_rule, parse_icmp_type
 from vgpuctl.model.security_rule import ANYWHERE, ICMP_ANSWERS, Direction, EgressDefault, Protocol, Rule, RuleAction
-from vgpuctl.model.vpc import DEFAULT_GROUP, LoadBalancer, SecurityGroup, Vpc, VpcKind, VpcPort
+from vgpuctl.model.vpc import DEFAULT_GROUP, SecurityGroup, Vpc, VpcPort
+from vgpuctl.model.vpc_kind import VpcKind
 from vgpuctl.model.vpc_text import parse_ports
 
 OWN_DEFAULT = SecurityGroup(DEFAULT_GROUP, (Rule(source=f"group:{DEFAULT_GROUP}"),))

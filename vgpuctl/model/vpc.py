@@ -9,11 +9,12 @@ from typing import ClassVar
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.bgp import Announcement, Bgp
-from vgpuctl.model.http_balancing import DEFAULT_POOL, Affinity, BalancerProtocol, HttpCheck, HttpRoute, Pool
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port, Subnet, is_address, is_ipv6
 from vgpuctl.model.network_function import FunctionPlace
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.security_rule import EgressDefault, Rule
+from vgpuctl.model.vpc_kind import VpcKind
 
 DEFAULT_GROUP = "default"
 WIREGUARD_PORT = 51820
@@ -27,23 +28,6 @@ class PortProtocol(StrEnum):
 
     TCP = "tcp"
     UDP = "udp"
-
-
-class VpcKind(StrEnum):
-    """Kinds of objects in a tenant's VPC, other than networks and VMs (vgpuctl/specs/vpc_objects.py)."""
-
-    GATEWAY = "gateway"
-    ADDRESS_GROUP = "address-group"
-    EGRESS_POLICY = "egress-policy"
-    SECURITY_GROUP = "security-group"
-    FLOATING_IP = "floating-ip"
-    PORT_FORWARD = "port-forward"
-    LOAD_BALANCER = "load-balancer"
-    DIRECT_CONNECT = "direct-connect"
-    ROUTE = "route"
-    PEERING = "peering"
-    VPN_CONNECTION = "vpn-connection"
-    CONTACT = "contact"
 
 
 ROUTER_HOLDER = f"{VpcKind.GATEWAY}/gateway"
@@ -210,92 +194,6 @@ class PortForward:
     def key(self) -> str:
         """A port of the tenant's external address goes to one VM."""
         return f"{self.protocol}/{self.port}"
-
-
-@dataclass(frozen=True)
-class LoadBalancer:
-    """A virtual address that shares connections among VMs; a backend that does not answer gets none.
-
-    address, address6: as of a port; "" for no IPv6 address. The rest is for HTTP alone. pools, routes: requests that
-    other VMs get. check: None to check by connecting. certificate: PEM, with those between it and the authority.
-    private_key: of it. rate: requests a second of one source, at each instance. instances: addresses of its programs,
-    first those of instance 1.
-    Raises UsageError for parts that contradict each other.
-    """
-
-    kind: ClassVar[VpcKind] = VpcKind.LOAD_BALANCER
-    name: str
-    address: str
-    port: int
-    protocol: BalancerProtocol
-    vms: tuple[str, ...]
-    vm_port: int
-    health_interval_s: int = 5
-    health_timeout_s: int = 20
-    health_failures: int = 3
-    network: str = ""
-    address6: str = ""
-    pools: tuple[Pool, ...] = ()
-    routes: tuple[HttpRoute, ...] = ()
-    certificate: str = ""
-    private_key: SecretText | None = None
-    affinity: Affinity = Affinity.NONE
-    check: HttpCheck | None = None
-    max_connections: int | None = None
-    rate: int | None = None
-    idle_timeout_s: int = 60
-    instances: tuple[tuple[str, ...], ...] = ()
-
-    def __post_init__(self) -> None:
-        name = f"load balancer {self.name}"
-        if not self.protocol.is_http():
-            for_http = (self.pools, self.routes, self.certificate, self.private_key, self.check)
-            limits = (self.max_connections, self.rate)
-            if any(for_http) or any(limits) or self.affinity is not Affinity.NONE or self.idle_timeout_s != 60:
-                raise UsageError(
-                    f"{name}: pools, routes, certificates, affinity, HTTP checks, limits and time-outs need protocol"
-                    f" http or https, and it has {self.protocol}",
-                    hint="set the protocol to http, or leave these out",
-                )
-            return
-        if self.protocol is BalancerProtocol.HTTPS and not (self.certificate and self.private_key):
-            raise UsageError(
-                f"{name}: protocol https needs a certificate and its private key",
-                hint="give --certificate FILE and --key FILE",
-            )
-        if self.protocol is BalancerProtocol.HTTP and (self.certificate or self.private_key):
-            raise UsageError(f"{name}: protocol http takes no certificate", hint="set the protocol to https")
-        pools = [pool.name for pool in self.pools]
-        if twice := next((one for one in pools if pools.count(one) > 1), None):
-            raise UsageError(f"{name} has two pools named {twice}", hint="name each pool once")
-        there: dict[tuple[str, str], HttpRoute] = {}
-        for route in self.routes:
-            if route.pool not in (*pools, DEFAULT_POOL):
-                raise UsageError(
-                    f"{name}: a route leads to pool {route.pool}, which the balancer does not have",
-                    hint=f"its pools are {', '.join((*pools, DEFAULT_POOL))}",
-                )
-            other = there.setdefault((route.host, route.path), route)
-            if other is not route:
-                raise UsageError(
-                    f"{name} has two routes for {route.host}{route.path or '/'}: to {other.pool} and to {route.pool}",
-                    hint="remove one of them",
-                )
-
-    @property
-    def key(self) -> str:
-        """Its name among the tenant's balancers."""
-        return self.name
-
-    @property
-    def all_pools(self) -> tuple[Pool, ...]:
-        """Its pools, the one of its own VMs first."""
-        return (Pool(DEFAULT_POOL, self.vms, self.vm_port), *self.pools)
-
-    @property
-    def all_vms(self) -> tuple[str, ...]:
-        """Every VM that it sends something to, each once."""
-        return tuple(dict.fromkeys(vm for pool in self.all_pools for vm in pool.vms))
 
 
 @dataclass(frozen=True)

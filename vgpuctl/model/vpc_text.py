@@ -5,9 +5,12 @@ from enum import StrEnum
 from typing import TypeVar
 
 from vgpuctl.errors import UsageError
+from vgpuctl.model.vm import check_name
 from vgpuctl.model.vpc import PortProtocol
 
 _LAST_PORT = 65535
+MOST_WEIGHT = 16
+"""Of a VM behind a load balancer: OVN lists it so many times."""
 _Member = TypeVar("_Member", bound=StrEnum)
 
 
@@ -26,6 +29,17 @@ def parse_ports(text: str, *, what: str = "port") -> tuple[int, int]:
 def describe_ports(ports: tuple[int, int]) -> str:
     """Ports as `parse_ports` reads them."""
     return "-".join(dict.fromkeys(map(str, ports)))
+
+
+def parse_weight(text: str, *, what: str = "weight") -> str:
+    """Read `web-1=3`: a VM and its weight. Raises UsageError."""
+    name, equals, number = text.partition("=")
+    is_number = number.isascii() and number.isdecimal() and len(number) <= len(str(MOST_WEIGHT))
+    if not equals or not is_number or not 1 <= int(number) <= MOST_WEIGHT:
+        raise UsageError(
+            f"{what}: {text[:80]!a} is not VM=NUMBER", hint=f"write web-1=3; the number is 1 to {MOST_WEIGHT}"
+        )
+    return f"{check_name(name, what=what)}={int(number)}"
 
 
 def parse_forwarded(text: str, *, what: str = "port") -> tuple[PortProtocol, int]:

@@ -5,13 +5,21 @@ import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from vgpuctl.model.load_balancer import BalancerHash, LoadBalancer
 from vgpuctl.model.network import Subnet, is_ipv6, monitor_of
-from vgpuctl.model.vpc import LoadBalancer, Vpc, ovn_name
+from vgpuctl.model.vpc import Vpc, ovn_name
 from vgpuctl.ovn.rows import Reference, Row
 
 _TABLE = "Load_Balancer"
 _OF_PROGRAMS = (2, 2, 2)
 """Seconds between checks, for an answer, and failed ones before a program gets no connections."""
+_FIELDS = {
+    BalancerHash.CONNECTION: [],
+    BalancerHash.FIVE_TUPLE: ["ip_src", "ip_dst", "tp_src", "tp_dst"],
+    BalancerHash.SOURCE: ["ip_src"],
+}
+IPV6_SOURCE = "ipv6_src"
+"""Of selection_fields; OVN 25.03 has it, 23.03 has not."""
 
 
 def balancer_references(vpc: Vpc) -> tuple[Reference, ...]:
@@ -59,6 +67,7 @@ def balancer_rows(vpc: Vpc) -> Iterator[Row]:
                     endpoint(virtual, balancer.port): ",".join(
                         endpoint(one.address, backend_port)
                         for one in backends
+                        for _ in range(one.share)
                         if is_ipv6(one.address) == is_ipv6(virtual)
                     )
                     for virtual in virtuals
@@ -66,6 +75,8 @@ def balancer_rows(vpc: Vpc) -> Iterator[Row]:
                 "ip_port_mappings": {
                     bracketed(one.address): f"{one.port}:{bracketed(monitor_of(one.subnet))}" for one in backends
                 },
+                "selection_fields": selection_fields(balancer),
+                "options": {"affinity_timeout": str(balancer.affinity_s)} if balancer.affinity_s else {},
             },
             {"health_check": tuple(check.reference for check in checks)},
         )
@@ -73,11 +84,15 @@ def balancer_rows(vpc: Vpc) -> Iterator[Row]:
 
 @dataclass(frozen=True)
 class _Backend:
-    """One address that connections go to. port: the logical switch port."""
+    """One address that connections go to. port: the logical switch port. share: how often OVN lists it.
+
+    A VM that drains is not listed: its open connections are translated by what the hosts' connection tracking has.
+    """
 
     port: str
     address: str
     subnet: Subnet
+    share: int = 1
 
 
 def _backends(vpc: Vpc, balancer: LoadBalancer) -> list[_Backend]:
@@ -89,13 +104,19 @@ def _backends(vpc: Vpc, balancer: LoadBalancer) -> list[_Backend]:
             for subnet, address in zip(one.network.subnets, one.addresses, strict=True)
         ]
     networks = {network.id: network for network in vpc.networks}
-    found = [vpc.port_in(vm, balancer.network) for vm in balancer.vms]
+    found = [(vm, vpc.port_in(vm, balancer.network)) for vm in balancer.vms]
     return [
-        _Backend(one.port.id, address, subnet)
-        for one in found
+        _Backend(one.port.id, address, subnet, balancer.share_of(vm))
+        for vm, one in found
         if one is not None
         for address, subnet in zip(one.port.addresses, networks[one.port.network_id].subnets, strict=True)
     ]
+
+
+def selection_fields(balancer: LoadBalancer) -> list[str]:
+    """The fields whose hash chooses the backend; none for Open vSwitch's own hash."""
+    is_by_source6 = balancer.selection is BalancerHash.SOURCE and balancer.address6 != ""
+    return [*_FIELDS[balancer.selection], *([IPV6_SOURCE] if is_by_source6 else [])]
 
 
 def _health_check(balancer: LoadBalancer, virtual: str) -> Row:

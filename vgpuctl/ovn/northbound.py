@@ -44,6 +44,8 @@ TABLES = (
 )
 _NEWER = {("DNS", "options")}
 """Columns that an older OVN lacks, which then does without them."""
+_GROWN = {("Load_Balancer", "selection_fields")}
+"""Columns of closed sets, of which an older OVN lacks members; it then does without those."""
 _REMOTE = re.compile(r"(?P<kind>unix|tcp|ssl):(?P<rest>.+)")
 _DATABASE_PORTS = {"northbound": 6641, "southbound": 6642}
 _TIMEOUT_S = 30
@@ -168,6 +170,11 @@ class Northbound:
                 hint="nothing was changed there; `vgpuctl repair` tries again",
             ) from failure
         return command.changes
+
+    def knows(self, table: str, column: str, value: str) -> bool:
+        """True if a column of a closed set may hold the value in this OVN."""
+        with self._connection.lock:
+            return value in _members(self._connection.idl.tables[table].columns[column])
 
     def owners(self) -> set[str]:
         """Every owner that has rows."""
@@ -295,6 +302,8 @@ class _Reconcile:
             if (row._table.name, column) in _NEWER and column not in row._table.columns:
                 continue
             wanted = sorted(value) if isinstance(value, list | tuple) else value
+            if (row._table.name, column) in _GROWN and isinstance(wanted, list):
+                wanted = [one for one in wanted if one in _members(row._table.columns[column])]
             current = getattr(row, column, None)
             if (sorted(current) if isinstance(current, list) else current) != wanted:
                 changed = True
@@ -333,6 +342,11 @@ class _Reconcile:
                 if is_shared and row.uuid in {port.uuid for port in switch.ports}:
                     switch.delvalue("ports", row)
         row.delete()
+
+
+def _members(column: Any) -> set[str]:
+    """The members of a column that is a closed set."""
+    return {atom.value for atom in column.type.key.enum.values}
 
 
 def _place(reference: Reference, owner: str) -> tuple[str, str, str]:

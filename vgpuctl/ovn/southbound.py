@@ -57,6 +57,21 @@ class Southbound:
                 carriers[name] = names.get(value) if kind == "uuid" else None
             return GatewaysSeen(frozenset(names.values()), carriers)
 
+    def monitors(self, ports: Sequence[str]) -> dict[tuple[str, str, int, str], str | None]:
+        """Ask what health checks found at ports of VMs, by port, address, number and protocol: `online`, `offline`.
+
+        None where no check has ended yet. Raises OvnUnreachable.
+        """
+        columns = ("logical_port", "ip", "port", "protocol", "status")
+        answers = self.select(*(("Service_Monitor", [["logical_port", "==", one]], columns) for one in ports))
+        with self._reading():
+            found: dict[tuple[str, str, int, str], str | None] = {}
+            for row in (row for rows in answers for row in rows):
+                protocol, status = (None if isinstance(row[one], list) else str(row[one]) for one in columns[3:])
+                address = str(row["ip"]).strip("[]")
+                found[str(row["logical_port"]), address, int(row["port"]), protocol or "tcp"] = status
+            return found
+
     def select(self, *questions: tuple[str, Sequence[object], Sequence[str]]) -> list[list[dict[str, Any]]]:
         """Ask for rows of tables, each with conditions and columns (RFC 7047, 5.2.2). The first server that answers
         tells them. Raises OvnUnreachable."""

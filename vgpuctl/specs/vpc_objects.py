@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from vgpuctl.model.http_balancing import BalancerProtocol
+from vgpuctl.model.load_balancer import BalancerHash, LoadBalancer
 from vgpuctl.model.routes import parse_next_hop, parse_prefix
 from vgpuctl.model.rule_text import describe_rule, parse_network, parse_rule
 from vgpuctl.model.security_rule import EgressDefault
@@ -23,17 +24,16 @@ from vgpuctl.model.vpc import (
     EgressPolicy,
     FloatingIp,
     Gateway,
-    LoadBalancer,
     PeeringSpec,
     PortForward,
     PortProtocol,
     Route,
     SecurityGroup,
-    VpcKind,
     VpcSpec,
     VpnConnection,
 )
-from vgpuctl.model.vpc_text import parse_forwarded
+from vgpuctl.model.vpc_kind import VpcKind
+from vgpuctl.model.vpc_text import parse_forwarded, parse_weight
 from vgpuctl.specs import comparison
 from vgpuctl.specs.field import Choice, Field, Table, Text, Whole, show
 from vgpuctl.specs.flags import read_flags, read_text
@@ -71,9 +71,10 @@ class ObjectKind:
     argument: the argument of create-KIND and delete-KIND, if it is not the first field. given: attributes that the
     store fills in, with their value before. defaults: of attributes that may be left out. same_as: attributes that take
     another one's value. vms: the attribute that names VMs. changed: fields that can change later; changed_list: and the
-    list that changes by its items. item_name, item_help: of the commands for single items. files: attributes whose text
-    names a file, and what the model keeps of its path and content. runs_on_hosts: objects may be programs there.
-    to_change: a hint.
+    list that changes by its items. of_items: lists among `changed` that name such items: the command adds to them,
+    and replaces what they have of the same name; ended: the key, flag and help that takes items out again.
+    item_name, item_help: of the commands for single items. files: attributes whose text names a file, and what the
+    model keeps of its path and content. runs_on_hosts: objects may be programs there. to_change: a hint.
     """
 
     model: type[Any]
@@ -90,6 +91,8 @@ class ObjectKind:
     vms: str | None = None
     changed: tuple[str, ...] = ()
     changed_list: str | None = None
+    of_items: tuple[str, ...] = ()
+    ended: Mapping[str, tuple[str, str, str]] = field(default_factory=dict)
     item_name: str | None = None
     item_help: str = ""
     files: Mapping[str, NamedFile | PresharedKeyFile] = field(default_factory=dict)
@@ -293,6 +296,29 @@ KINDS = (
                 "--failures",
             ),
             *OF_HTTP,
+            Field("hash", Choice(BalancerHash), "What chooses the VM of a new connection", "selection", "--hash"),
+            Field(
+                "affinity_s",
+                Whole(0, 65535),
+                "Seconds for which a client keeps its VM; 0: none",
+                flag="--affinity-time",
+            ),
+            Field(
+                "draining",
+                _NAME,
+                "VM that gets no new connections, and keeps those that are open",
+                flag="--drain",
+                metavar="NAME",
+                is_list=True,
+            ),
+            Field(
+                "weights",
+                Text(parse_weight),
+                "Weight of a VM against the others, 1 without one",
+                flag="--weight",
+                metavar="VM=NUMBER",
+                is_list=True,
+            ),
         ),
         "{address}:{port} of {network} to {vms}, port {vm_port}",
         "It shares connections to its address among the VMs that answer its health checks. The address is the highest"
@@ -305,8 +331,20 @@ KINDS = (
         vms="all_vms",
         files=HTTP_FILES,
         runs_on_hosts=True,
-        changed=("vm_port", "interval_s", "timeout_s", "failures", *(one.key for one in OF_HTTP)),
+        changed=(
+            "vm_port",
+            "interval_s",
+            "timeout_s",
+            "failures",
+            "hash",
+            "affinity_s",
+            "draining",
+            "weights",
+            *(one.key for one in OF_HTTP),
+        ),
         changed_list="vms",
+        of_items=("draining", "weights"),
+        ended={"draining": ("undrain", "--undrain", "VM that gets new connections again")},
         to_change="change its VMs, routes, certificate and checks with `vgpuctl set-load-balancer`; delete it first, or"
         " change it in the tenant's file, for the rest",
     ),

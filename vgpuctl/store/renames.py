@@ -71,7 +71,9 @@ class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
 
     def _rename_objects(self, tenant: str, old: str, name: str) -> None:
         """Point the floating IP, port forwards, load balancers and routes of the VM to its new name."""
-        from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PortForward, Route, VpcKind
+        from vgpuctl.model.load_balancer import LoadBalancer
+        from vgpuctl.model.vpc import FloatingIp, PortForward, Route
+        from vgpuctl.model.vpc_kind import VpcKind
 
         specs: list[VpcSpec] = [*self.vpc_objects(tenant, FloatingIp), *self.vpc_objects(tenant, PortForward)]
         for spec in [*specs, *self.vpc_objects(tenant, LoadBalancer), *self.vpc_objects(tenant, Route)]:
@@ -86,13 +88,16 @@ class RenameRows(NodePoolRows, VmRows, VpcRows, LeaseRows):
 
 def _renamed(spec: "VpcSpec", old: str, name: str) -> "VpcSpec | None":
     """The object with the VM's new name, None for one that does not name it."""
-    from vgpuctl.model.vpc import FloatingIp, LoadBalancer, PortForward, Route
+    from vgpuctl.model.load_balancer import LoadBalancer
+    from vgpuctl.model.vpc import FloatingIp, PortForward, Route
 
     if isinstance(spec, FloatingIp | PortForward):
         return replace(spec, vm=name) if spec.vm == old else None
     if isinstance(spec, LoadBalancer) and old in spec.all_vms:
         pools = tuple(replace(pool, vms=_with_name(pool.vms, old, name)) for pool in spec.pools)
-        return replace(spec, vms=_with_name(spec.vms, old, name), pools=pools)
+        vms, draining = (_with_name(names, old, name) for names in (spec.vms, spec.draining))
+        weights = tuple(f"{name}={spec.weight_of(old)}" if one.startswith(f"{old}=") else one for one in spec.weights)
+        return replace(spec, vms=vms, pools=pools, draining=draining, weights=weights)
     if isinstance(spec, Route) and old in spec.vms:
         split = [one.partition("@") for one in spec.next_hops]
         hops = [f"{name}{at}{network}" if vm == old else f"{vm}{at}{network}" for vm, at, network in split]

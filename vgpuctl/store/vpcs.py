@@ -16,7 +16,8 @@ from vgpuctl.store.networks import ROUTED_HOLDER, NetworkRows
 
 if TYPE_CHECKING:  # imported with the first row of it
     from vgpuctl.model.secret_text import SecretText
-    from vgpuctl.model.vpc import ExternalNetwork, VpcKind, VpcSpec
+    from vgpuctl.model.vpc import ExternalNetwork, VpcSpec
+    from vgpuctl.model.vpc_kind import VpcKind
 
 _NEXT_HOPS = "next-hops"
 _Spec = TypeVar("_Spec")
@@ -268,13 +269,14 @@ class VpcRows(NetworkRows):
 
     def tenants_with_peer(self, tenant: str) -> Sequence[str]:
         """Tenants that named `tenant` as a neighbour."""
-        from vgpuctl.model.vpc import VpcKind
+        from vgpuctl.model.vpc_kind import VpcKind
 
         return sorted(row.tenant for row in self._find("vpc_objects", kind=VpcKind.PEERING.value, name=tenant))
 
     def peering_blocks(self) -> dict[frozenset[str], int]:
         """The link networks of all peerings, by the two tenants."""
-        from vgpuctl.model.vpc import PeeringSpec, VpcKind
+        from vgpuctl.model.vpc import PeeringSpec
+        from vgpuctl.model.vpc_kind import VpcKind
 
         return {
             frozenset((row.tenant, row.name)): _decode(row.spec, PeeringSpec, what="a peering").block

@@ -121,8 +121,10 @@ SCENES: dict[str, Scene] = {
     "set-load-balancer": scene(
         Run("shop", then={OBJECTS: "!web-2"}),
         Run("shop", then={f"{OBJECTS} -o json": '"health_failures": 5'}),
+        Run("shop", then={f"{OBJECTS} -o json": '"draining": ['}),
         first=(FRONT, *VMS, SHOP),
     ),
+    "show-load-balancer": scene(Run("10.0.0.253:80"), Run('"members"'), first=(FRONT, *VMS, SHOP)),
     "delete-load-balancer": scene(
         Run("dns", then={OBJECTS: "dns"}), Run("shop", then={OBJECTS: "!shop"}), first=(FRONT, *VMS, SHOP, DNS)
     ),

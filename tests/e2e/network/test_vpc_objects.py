@@ -234,6 +234,20 @@ def test_a_balancer_gets_other_vms_and_checks_and_keeps_its_address(operator: Op
     operator.does(*balancer, "--vm-port", "8080", "--remove-vm", "web-2")
     (vip,) = central.nbctl("--bare", "--columns=vips", "list", "Load_Balancer").split()
     assert (vip.partition("=")[0], vip.rpartition(":")[2]) == (f"{before['address']}:80", "8080")
+    operator.does(*balancer, "--drain", "web-1", "--weight", "web-1=3", "--hash", "five-tuple", "--affinity-time", "60")
+    told = operator.json(*balancer, "--drain", "web-1", "--add-vm", "web-2", "--weight", "web-2=2")
+    chosen = {name: told["object"]["spec"][name] for name in ("selection", "affinity_s", "draining", "weights")}
+    assert list(chosen.values()) == ["five-tuple", 60, ["web-1"], ["web-1=3", "web-2=2"]]
+    operator.does(*balancer, "--undrain", "web-1", "--remove-vm", "web-2")
+    told = central.nbctl("--bare", "--columns=vips,options,selection_fields", "list", "Load_Balancer")
+    assert told.count("10.0.0.2:8080") == 3, told
+    assert {*told.split()[1:]} == {"affinity_timeout=60", "ip_dst", "ip_src", "tp_dst", "tp_src"}
+    shown = operator.json("show-load-balancer", "shop", *tenant)
+    assert shown["members"] == [{"vm": "web-1", "address": "10.0.0.2", "weight": 3, "state": "not looked at"}]
+    assert "VGPUCTL_OVN_SOUTHBOUND" in shown["not_looked_at"]
+    looking = replace(operator, variables={**operator.variables, "VGPUCTL_OVN_SOUTHBOUND": central.southbound})
+    shown = looking.json("show-load-balancer", "shop", *tenant)
+    assert (shown["members"][0]["state"], shown["not_looked_at"]) == ("not checked yet", None)
     refused = operator.is_refused(
         "create-load-balancer", "shop", "--network", "front", "--port", "80", "--vm", "a", *tenant
     )
@@ -242,11 +256,22 @@ def test_a_balancer_gets_other_vms_and_checks_and_keeps_its_address(operator: Op
         ((*balancer, "--remove-vm", "web-1"), "usage"),
         ((*balancer, "--add-vm", "a", "--remove-vm", "a"), "usage"),
         ((*balancer, "--add-vm", "Not a name"), "usage"),
+        ((*balancer, "--drain", "nobody"), "usage"),
+        ((*balancer, "--weight", "web-1=17"), "usage"),
+        (("show-load-balancer", "shpo", *tenant), "not-found"),
         (balancer, "usage"),
         (("set-load-balancer", "shpo", "--add-vm", "a", *tenant), "not-found"),
     ):
         assert operator.is_refused(*command)["reference"] == reference, command
     assert operator.json("list-vpc-objects", *tenant)[0]["spec"]["vms"] == ["web-1"]
+    operator.does("create-network", "six", *tenant, "--cidr6", "fd00:6::/64")
+    six = ("create-load-balancer", "six", "--network", "six", "--port", "80", "--vm", "a", "--hash", "source", *tenant)
+    if "ipv6_src" in Path("/usr/share/ovn/ovn-nb.ovsschema").read_text():
+        operator.does(*six)
+        operator.does("delete-load-balancer", "six", *tenant, "--yes")
+    else:
+        assert "OVN 25.03 can, and 23.03 cannot" in operator.is_refused(*six)["hint"]
+    operator.does("delete-network", "six", *tenant, "--yes")
     operator.does("delete-vm", "web-1", *tenant, "--yes", "--timeout", "0")
     operator.does("delete-load-balancer", "shop", *tenant, "--yes")
 

@@ -329,6 +329,7 @@ READING = {
     "list-networks": "",
     "show-network": f"front {ACME}",
     "show-external-network": "internet",
+    "show-load-balancer": f"shop {ACME}",
     "list-external-networks": "",
     "list-vpc-objects": "",
     "list-events": "",

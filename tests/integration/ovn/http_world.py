@@ -20,11 +20,12 @@ from tests.tenant_certificates import self_signed
 from vgpuctl.agent.wire.steps import Change
 from vgpuctl.guests.haproxy import Member, render_balancer
 from vgpuctl.model.http_balancing import BalancerProtocol, HttpCheck, HttpRoute, Pool
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState, Port, mac_address
 from vgpuctl.model.network_function import FunctionPlace
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.security_rule import Protocol, Rule
-from vgpuctl.model.vpc import LoadBalancer, SecurityGroup, Vpc, VpcPort
+from vgpuctl.model.vpc import SecurityGroup, Vpc, VpcPort
 from vgpuctl.ovn.northbound import Northbound, NorthboundAddress
 from vgpuctl.ovn.topology import tenant_owner, vpc_rows
 

@@ -13,6 +13,7 @@ import pytest
 from tests.integration.ovn.packets import HOST, OUTSIDE, PacketHost, Wanted, expect, missing_for_packets
 from tests.ovn_fixture import LocalOvn
 from vgpuctl.model.http_balancing import BalancerProtocol
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import (
     Backend,
     Network,
@@ -27,7 +28,6 @@ from vgpuctl.model.security_rule import Protocol, Rule
 from vgpuctl.model.vpc import (
     ExternalNetwork,
     FloatingIp,
-    LoadBalancer,
     Peering,
     PortForward,
     PortProtocol,

@@ -10,13 +10,13 @@ import pytest
 
 from tests.ovn_fixture import LocalOvn
 from vgpuctl.model.http_balancing import BalancerProtocol
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState, Port, mac_address
 from vgpuctl.model.security_rule import Protocol, Rule
 from vgpuctl.model.vpc import (
     DirectConnect,
     ExternalNetwork,
     FloatingIp,
-    LoadBalancer,
     Peering,
     PortForward,
     PortProtocol,

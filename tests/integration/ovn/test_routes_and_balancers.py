@@ -1,8 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Static routes and balancers with packets: next hops that share, drop and may not pose; members, hashes and drains."""
 
+import json
 import os
+import subprocess
 import time
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -11,17 +14,12 @@ import pytest
 from tests.integration.ovn.packets import HOST, OUTSIDE, PacketHost, Wanted, expect, missing_for_packets
 from tests.integration.ovn.test_ipv6 import FRONT, SERVER, network, ports
 from tests.ovn_fixture import LocalOvn
+from vgpuctl.model.load_balancer import BalancerHash, LoadBalancer
 from vgpuctl.model.network import mac_address
 from vgpuctl.model.security_rule import Protocol, Rule
-from vgpuctl.model.vpc import (
-    DirectConnect,
-    ExternalNetwork,
-    Route,
-    SecurityGroup,
-    Vpc,
-    ovn_name,
-)
+from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, PortProtocol, Route, SecurityGroup, Vpc, ovn_name
 from vgpuctl.ovn.northbound import Northbound, NorthboundAddress
+from vgpuctl.ovn.southbound import Southbound
 from vgpuctl.ovn.topology import external_owner, external_rows, tenant_owner, vpc_rows
 from vgpuctl.ovn.tracing import PacketTracer
 
@@ -50,6 +48,9 @@ ACME = Vpc(
 )
 
 
+SHOP = LoadBalancer("shop", "10.0.0.253", 8000, PortProtocol.TCP, ("b", "c"), 80, 1, 3, 2, "front")
+
+
 @dataclass(frozen=True)
 class World:
     """The endpoints, and the database that the tenant's rows are in."""
@@ -63,6 +64,12 @@ class World:
         self.northbound.apply({tenant_owner("acme"): vpc_rows(wanted)})
         self.host.settle()
 
+    def answers(self, balancer: LoadBalancer, times: int = 24) -> Counter[str]:
+        """Who answers so many connections of VM a to a balancer."""
+        self.has(replace(ACME, balancers=(balancer,)))
+        asked = json.dumps([(balancer.address, balancer.port, None)] * times)
+        return Counter(str(one).split()[0] for one in json.loads(self.host.inside("acme/a", "probe", asked)))
+
     def prefixes(self, address: str) -> tuple[str, ...]:
         """The prefixes that routers choose for what VM a sends to an address."""
         sender, router = ACME.ports_by_vm["a"].port, mac_address(f"{FRONT.id}/gateway")
@@ -70,6 +77,19 @@ class World:
         packet += f" && ip4.src == {sender.address} && tcp.dst == 80 && ip4.dst == {address}"
         tracer = PacketTracer(NorthboundAddress(self.central.southbound))
         return tracer.trace(ovn_name("s", FRONT.id), packet, [ACME]).prefixes
+
+    def held(self, balancer: LoadBalancer) -> "tuple[subprocess.Popen[str], str]":
+        """A connection of VM a to a balancer that stays open, and who answers it."""
+        held = self.host.begin("acme/a", "hold", balancer.address, str(balancer.port))
+        return held, says(held)
+
+
+def says(held: "subprocess.Popen[str]") -> str:
+    """The answer to a line that is sent by an open connection."""
+    assert held.stdin is not None
+    assert held.stdout is not None
+    held.stdin.write("x\n")
+    return held.stdout.readline().strip()
 
 
 @pytest.fixture(scope="module")
@@ -149,6 +169,48 @@ def test_ovn_names_the_prefix_that_decided(world: World) -> None:
     world.has(ACME)
     for address, prefix in ((BEHIND, "10.66.0.0/24"), (DROPPED, "198.18.0.0/24"), (SERVER, "0.0.0.0/0")):
         assert world.prefixes(address) == (prefix,), address
+
+
+def test_hashes_weights_and_affinity_choose_the_vm(world: World) -> None:
+    both, times = {"acme/b", "acme/c"}, 60
+    for selection in (BalancerHash.CONNECTION, BalancerHash.FIVE_TUPLE):
+        assert set(world.answers(replace(SHOP, selection=selection))) == both, selection
+    assert len(world.answers(replace(SHOP, selection=BalancerHash.SOURCE))) == 1
+    weighed = world.answers(replace(SHOP, weights=("b=4",)), times)
+    assert weighed["acme/b"] + weighed["acme/c"] == times
+    assert weighed["acme/b"] >= times * 0.6, f"{weighed}: 4 of 5 are expected, and half without weights"
+    assert len(world.answers(replace(SHOP, affinity_s=60))) == 1
+
+
+def test_a_vm_that_drains_keeps_its_connections_and_gets_no_new_ones(world: World) -> None:
+    kept = replace(SHOP, vm_port=90)
+    for name in ("acme/b", "acme/c"):
+        server = world.host.begin(name, "answer", name, "90")
+        assert server.stdout is not None
+        assert server.stdout.readline() == "ready\n"
+    world.has(replace(ACME, balancers=(kept,)))
+    held, who = world.held(kept)
+    leaving = who.removeprefix("acme/")
+    staying = next(one for one in ("b", "c") if one != leaving)
+    for changed in (replace(kept, draining=(leaving,)), replace(kept, vms=(staying,))):
+        world.has(replace(ACME, balancers=(changed,)))
+        assert says(held) == f"acme/{leaving}", changed
+        assert {world.held(kept)[1] for _ in range(6)} == {f"acme/{staying}"}, changed
+
+
+def test_a_check_of_udp_takes_silence_for_health(world: World) -> None:
+    dns = LoadBalancer("dns", "10.0.0.252", 53, PortProtocol.UDP, ("b", "c"), 53, 1, 1, 1, "front")
+    world.has(replace(ACME, balancers=(dns,)))
+    closed, silent = (ACME.ports_by_vm[vm].port for vm in ("b", "c"))
+    world.host.run("acme/c", "ip", "address", "del", f"{silent.address}/24", "dev", world.host.interface("acme/c"))
+    world.host.stop_serving("acme/b")
+    southbound, deadline = Southbound(NorthboundAddress(world.central.southbound)), time.monotonic() + 30
+    wanted = {(closed.id, closed.address, 53, "udp"): "offline", (silent.id, silent.address, 53, "udp"): "online"}
+    while (found := southbound.monitors([closed.id, silent.id])) != wanted:
+        assert time.monotonic() < deadline, found
+        time.sleep(0.3)
+    time.sleep(2.5)
+    assert southbound.monitors([closed.id, silent.id]) == wanted, "after two more checks"
 
 
 def test_a_bfd_session_of_a_tenant_s_router_stays_down_and_ovn_leaves_its_route_out(world: World) -> None:

@@ -11,7 +11,8 @@ from tests.integration.store.samples import network, some_uuid, vm
 from tests.integration.store.test_store_concurrency import RACERS, Race
 from vgpuctl.errors import AddressesExhausted, ConcurrentChange, NotFound, StateError
 from vgpuctl.model.network import AddressKind, Backend, Network, NetworkRequest, NetworkState
-from vgpuctl.model.vpc import ExternalNetwork, VpcKind
+from vgpuctl.model.vpc import ExternalNetwork
+from vgpuctl.model.vpc_kind import VpcKind
 from vgpuctl.quota.limits import Quota
 from vgpuctl.store.store import Store
 

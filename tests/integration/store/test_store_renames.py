@@ -6,9 +6,10 @@ import pytest
 from tests.integration.store.samples import vm
 from vgpuctl.errors import StateError
 from vgpuctl.model.http_balancing import BalancerProtocol
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.queue import QueueKind
 from vgpuctl.model.vm import VmRequest
-from vgpuctl.model.vpc import ExternalNetwork, FloatingIp, LoadBalancer, PortForward, PortProtocol, Route
+from vgpuctl.model.vpc import ExternalNetwork, FloatingIp, PortForward, PortProtocol, Route
 from vgpuctl.store.store import Store
 
 INTERNET = ExternalNetwork("internet", "203.0.113.0/24", "203.0.113.1", "203.0.113.10", "203.0.113.99", "provider")
@@ -32,7 +33,16 @@ def test_the_objects_of_its_network_and_its_place_in_the_queue_follow(tenants: S
         session.set_vpc_object("acme", FloatingIp("web-1", address))
         session.set_vpc_object("acme", FloatingIp("web-2", "203.0.113.50"))
         session.set_vpc_object("acme", PortForward(PortProtocol.TCP, "203.0.113.9", 80, "web-1", 8080))
-        balancer = LoadBalancer("shop", "10.0.0.9", 80, BalancerProtocol.TCP, ("web-1", "web-2"), 8080)
+        balancer = LoadBalancer(
+            "shop",
+            "10.0.0.9",
+            80,
+            BalancerProtocol.TCP,
+            ("web-1", "web-2"),
+            8080,
+            draining=("web-1",),
+            weights=("web-2=2", "web-1=3"),
+        )
         session.set_vpc_object("acme", balancer)
         session.set_vpc_object("acme", Route("10.66.0.0/16", ("web-1", "web-2", "web-1@back", "10.0.0.7")))
     with tenants.transaction() as session:
@@ -44,7 +54,8 @@ def test_the_objects_of_its_network_and_its_place_in_the_queue_follow(tenants: S
         assert session.vm("acme", "web-1") is None
         assert [ip.vm for ip in session.vpc_objects("acme", FloatingIp)] == ["shop-1", "web-2"]
         assert [forward.vm for forward in session.vpc_objects("acme", PortForward)] == ["shop-1"]
-        assert [one.vms for one in session.vpc_objects("acme", LoadBalancer)] == [("shop-1", "web-2")]
+        (shop,) = session.vpc_objects("acme", LoadBalancer)
+        assert (shop.vms, shop.draining, shop.weights) == (("shop-1", "web-2"), ("shop-1",), ("web-2=2", "shop-1=3"))
         (route,) = session.vpc_objects("acme", Route)
         assert route.next_hops == ("shop-1", "web-2", "shop-1@back", "10.0.0.7")
         assert session.external_addresses("internet") == {address: "acme/floating-ip/shop-1"}

@@ -14,10 +14,10 @@ from vgpuctl.agent.wire.function_digests import digest_of
 from vgpuctl.guests.haproxy import Member, read_statistics, render_balancer, render_config
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.http_balancing import Affinity, BalancerProtocol, HttpCheck, HttpRoute, Pool
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState
 from vgpuctl.model.network_function import FunctionPlace
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.vpc import LoadBalancer
 
 NETWORK = Network(
     "7", NetworkRequest("front", "acme", "10.0.0.0/24", backend=Backend.OVN, cidr6="fd00:1::/64"), NetworkState.CREATED

@@ -18,9 +18,9 @@ from vgpuctl.model.http_balancing import (
     parse_pool,
     parse_route,
 )
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network_function import choose_chassis
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.vpc import LoadBalancer
 
 KEY = SecretText.of("key")
 

@@ -7,11 +7,12 @@ import pytest
 
 from vgpuctl.errors import UsageError
 from vgpuctl.model.http_balancing import BalancerProtocol
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState, Port
 from vgpuctl.model.rule_text import describe_rule, parse_rule
 from vgpuctl.model.security_decisions import Traffic, decide, hidden_backends, parse_traffic, rules_that_never_match
 from vgpuctl.model.security_rule import Direction, EgressDefault
-from vgpuctl.model.vpc import AddressGroup, LoadBalancer, SecurityGroup, Vpc, VpcPort
+from vgpuctl.model.vpc import AddressGroup, SecurityGroup, Vpc, VpcPort
 
 NETWORK = Network("n", NetworkRequest("front", "acme", "10.0.0.0/24", backend=Backend.OVN), NetworkState.CREATED)
 

@@ -14,7 +14,8 @@ from vgpuctl.errors import InventoryError, UsageError
 from vgpuctl.model.network import Backend
 from vgpuctl.model.rule_text import describe_rule
 from vgpuctl.model.security_rule import Rule
-from vgpuctl.model.vpc import SecurityGroup, VpcKind, VpcSpec
+from vgpuctl.model.vpc import SecurityGroup, VpcSpec
+from vgpuctl.model.vpc_kind import VpcKind
 from vgpuctl.specs.security_rule import RULE
 from vgpuctl.specs.tenant import read_tenant_files
 from vgpuctl.specs.vpc_objects import KIND_OF, KINDS, LISTED, describe, is_same, list_differences
@@ -53,8 +54,19 @@ GIVEN: dict[str, tuple[dict[str, Any], str, str, str]] = {
         "via fw-1, fw-2@back, 10.0.1.9",
     ),
     "load-balancer": (
-        {"name": "shop", "network": "front", "port": 80, "vms": ("a", "b", "a"), "failures": 2},
-        "load_balancers: {shop: {network: front, port: 80, vms: [a, b], failures: 2}}",
+        {
+            "name": "shop",
+            "network": "front",
+            "port": 80,
+            "vms": ("a", "b", "a"),
+            "failures": 2,
+            "hash": "source",
+            "affinity_s": 60,
+            "draining": ("b",),
+            "weights": ("a=03",),
+        },
+        "load_balancers: {shop: {network: front, port: 80, vms: [a, b], failures: 2, hash: source, affinity_s: 60,"
+        " draining: [b], weights: [a=3]}}",
         "shop",
         ":80 of front to a, b, port 80",
     ),
@@ -148,6 +160,27 @@ def test_differences_are_told_by_the_keys_of_a_file_and_leave_out_given_addresse
         ("routes:\n  fe80::/64: [fw-1]", "4: prefix fe80::/64: these are link-local addresses"),
         ("routes:\n  224.0.0.0/8: [fw-1]", "4: prefix 224.0.0.0/8: no router sends packets to 224.0.0.0/3"),
         ("routes:\n  anywhere: [fw-1]", "4: prefix 'anywhere' is not a network"),
+        (
+            "load_balancers:\n  s: {network: n, port: 80, vms: [a], weights: [a=0]}",
+            "4: file.load_balancers.s.weights[0]",
+        ),
+        ("load_balancers:\n  s: {network: n, port: 80, vms: [a], weights: [a]}", "4: file.load_balancers.s.weights[0]"),
+        (
+            "load_balancers:\n  s: {network: n, port: 80, vms: [a], weights: [b=2]}",
+            "4: load balancer s: VM b is drained",
+        ),
+        (
+            "load_balancers:\n  s: {network: n, port: 80, vms: [a], draining: [b]}",
+            "4: load balancer s: VM b is drained",
+        ),
+        (
+            "load_balancers:\n  s: {network: n, port: 80, vms: [a], hash: random}",
+            "4: file.load_balancers.s.hash is 'random'",
+        ),
+        (
+            "load_balancers:\n  s: {network: n, port: 80, vms: [a], affinity_s: 65536}",
+            "4: file.load_balancers.s.affinity_s",
+        ),
         ("port_forwards:\n  - {protocol: icmp, port: 80, vm: a}", "4: file.port_forwards[0].protocol is 'icmp'"),
         ("port_forwards:\n  - {port: 65536, vm: a}", "4: file.port_forwards[0].port is 65536"),
         ("gateway: []", "3: file.gateway is a list"),

@@ -116,6 +116,11 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
     "set-load-balancer": (
         Example("set-load-balancer acme/shop --remove-vm web-2", "one VM less"),
         Example("set-load-balancer acme/shop --interval 10 --failures 5", "slower health checks"),
+        Example("set-load-balancer acme/shop --add-vm web-2 --drain web-1 --affinity-time 600", "web-1 drains"),
+    ),
+    "show-load-balancer": (
+        Example("show-load-balancer acme/shop", "with what the health checks found"),
+        Example("show-load-balancer acme/shop -o json", "for a program"),
     ),
     "delete-load-balancer": (
         Example("delete-load-balancer acme/dns --dry-run", "what would be deleted"),

@@ -15,7 +15,7 @@ from vgpuctl.cli.options.field_options import field_option
 from vgpuctl.cli.shown.json_output import JsonOutput
 from vgpuctl.cli.shown.output import confirm, say
 from vgpuctl.errors import UsageError
-from vgpuctl.model.vpc import VpcKind
+from vgpuctl.model.vpc_kind import VpcKind
 from vgpuctl.specs.field import Field
 from vgpuctl.specs.flags import read_flags
 from vgpuctl.specs.http_balancing import read_named
@@ -101,23 +101,29 @@ def _set(name: str, text: str, kind: ObjectKind) -> click.Command:
     items = kind.table.field(kind.changed_list)
     added, removed = _items("add", items), _items("remove", items)
     changed = [kind.table.field(key) for key in kind.changed]
+    ended = {
+        path: replace(kind.table.field(path), key=key, attribute=key, flag=flag, help=text)
+        for path, (key, flag, text) in kind.ended.items()
+    }
 
     def run(tenant: str, as_json: bool, **given: Any) -> None:
         from vgpuctl.usecases.network.vpc_objects import ObjectChange, change_object
 
         where = take_service_options(given)
         key = kind.name_in(given.pop(kind.named_by.parameter))
-        values = kind.with_files(read_flags((added, removed, *changed), given), read_named)
+        fields = (added, removed, *changed, *ended.values())
+        values = kind.with_files(read_flags(fields, given), read_named)
         if not values:
             raise UsageError("nothing to set", hint=f"see `vgpuctl {name} --help`")
-        change = ObjectChange(values.pop(added.path, ()), values.pop(removed.path, ()), values)
+        gone = {path: values.pop(one.path, ()) for path, one in ended.items()}
+        change = ObjectChange(values.pop(added.path, ()), values.pop(removed.path, ()), values, gone)
         _change(
             lambda opened: change_object(opened, tenant, kind, key, change),
             *(where, as_json),
             verb="changed",
         )
 
-    flags = [field_option(one, default=None) for one in (added, removed, *changed)]
+    flags = [field_option(one, default=None) for one in (added, removed, *changed, *ended.values())]
     return _command(
         name,
         (text, "Options that you leave out change nothing.", _restored(kind)),

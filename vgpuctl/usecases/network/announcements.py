@@ -6,7 +6,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from vgpuctl.model.bgp import Announced, Announcement
-from vgpuctl.model.vpc import ROUTER_HOLDER, ExternalNetwork, FloatingIp, Gateway, Vpc, VpcKind
+from vgpuctl.model.vpc import ROUTER_HOLDER, ExternalNetwork, FloatingIp, Gateway, Vpc
+from vgpuctl.model.vpc_kind import VpcKind
 from vgpuctl.ovn.topology import external_owner
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.bgp_speakers import speaker_places

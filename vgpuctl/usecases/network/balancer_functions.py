@@ -7,8 +7,9 @@ from vgpuctl.agent.wire.network_function import NetworkFunction
 from vgpuctl.errors import StoreUnusable
 from vgpuctl.guests.haproxy import PROGRAM, Member, render_balancer
 from vgpuctl.model.http_balancing import BalancerProtocol
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network_function import FunctionPlace, choose_chassis
-from vgpuctl.model.vpc import LoadBalancer, Vpc
+from vgpuctl.model.vpc import Vpc
 from vgpuctl.ovn.gateways import chassis_order
 from vgpuctl.store.store import Session
 

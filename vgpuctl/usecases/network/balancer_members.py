@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.guests.haproxy import MemberStatistics, read_statistics
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.printable import printable
-from vgpuctl.model.vpc import LoadBalancer
 from vgpuctl.usecases.observed.function_records import recorded_functions
 from vgpuctl.usecases.running.services import Services
 

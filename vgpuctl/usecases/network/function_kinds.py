@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 from vgpuctl.agent.wire.network_function import NetworkFunction
 from vgpuctl.model.network_function import FunctionPlace
-from vgpuctl.model.vpc import Vpc, VpcKind
+from vgpuctl.model.vpc import Vpc
+from vgpuctl.model.vpc_kind import VpcKind
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network import balancer_functions, bgp_speakers, vpn_functions
 from vgpuctl.usecases.observed.bgp_sessions import BGP

@@ -2,16 +2,22 @@
 """Bring the backends of tenants' networks, libvirt and OVN, to what the store says; one run at a time."""
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
 
 from vgpuctl.errors import UsageError
 from vgpuctl.guests.libvirtd.networks import LibvirtNetworks
 from vgpuctl.guests.libvirtd.port_filter import Reach
+from vgpuctl.model.load_balancer import BalancerHash, LoadBalancer
 from vgpuctl.model.network import Backend, Network
 from vgpuctl.model.vpc import Contact, ExternalNetwork, VpcSpec
+from vgpuctl.ovn.balancing import IPV6_SOURCE
 from vgpuctl.usecases.network.vpc import apply_vpc
 from vgpuctl.usecases.running.operations import in_turn_with_others
 from vgpuctl.usecases.running.services import Services
+
+if TYPE_CHECKING:
+    from vgpuctl.store.store import Session
 
 LOCK_TIMEOUT_S = 120.0
 OVN_SUBJECT = "network:ovn"
@@ -46,6 +52,22 @@ def refuse_without_ovn(services: Services, *wanted: VpcSpec | ExternalNetwork) -
             f"{what} needs OVN, whose northbound database was not named, so nothing was created",
             hint="set VGPUCTL_OVN_NORTHBOUND, for example to unix:/run/ovn/ovnnb_db.sock (docs/networks.md)",
         )
+
+
+def refuse_old_ovn(services: Services, session: "Session", tenant: str, wanted: Sequence[VpcSpec]) -> None:
+    """Raise UsageError for an object that this OVN is too old for."""
+    for one in wanted:
+        if not isinstance(one, LoadBalancer) or one.selection is not BalancerHash.SOURCE:
+            continue
+        network = session.find_network(tenant, one.network)
+        if network is None or network.request.cidr6 is None:
+            continue
+        if not services.require_northbound().knows("Load_Balancer", "selection_fields", IPV6_SOURCE):
+            raise UsageError(
+                f"load balancer {one.name} is to choose by the source, and OVN here cannot hash IPv6 addresses of "
+                f"clients, as network {one.network} ({network.request.cidrs}) has",
+                hint="OVN 25.03 can, and 23.03 cannot; give --affinity-time instead, which holds for both IP versions",
+            )
 
 
 def apply_network(

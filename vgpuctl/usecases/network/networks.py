@@ -8,10 +8,11 @@ from dataclasses import replace
 from vgpuctl.errors import NetworkDiffers, NetworkInUse, StateError, UsageError
 from vgpuctl.model.event import Values
 from vgpuctl.model.event_kind import EventKind
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import SMALLEST_MTU6, Backend, Network, NetworkRequest, NetworkState, is_local6
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import check_name
-from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, Gateway, LoadBalancer, PeeringSpec, Route, VpnConnection
+from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, Gateway, PeeringSpec, Route, VpnConnection
 from vgpuctl.specs.network import list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion

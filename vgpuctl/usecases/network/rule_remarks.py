@@ -4,9 +4,11 @@
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.routes import remarks_on_route
 from vgpuctl.model.security_decisions import hidden_backends, rules_that_never_match
-from vgpuctl.model.vpc import LoadBalancer, Route, SecurityGroup, Vpc, VpcKind
+from vgpuctl.model.vpc import Route, SecurityGroup, Vpc
+from vgpuctl.model.vpc_kind import VpcKind
 from vgpuctl.ovn.certificate_pairs import describe_certificate
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.vpc import read_vpc
@@ -34,6 +36,8 @@ def remarks_of_rules(session: Session, tenant: str) -> Mapping[tuple[VpcKind, st
     for balancer in vpc.balancers:
         if balancer.protocol.is_http():
             found[balancer.kind, balancer.name] += _of_instances(session, vpc, balancer)
+        if set(balancer.vms) <= set(balancer.draining):
+            found[balancer.kind, balancer.name].append("every VM of it drains, so nobody takes new connections")
     vms = {vm.request.name for vm in session.vms(tenant=tenant)} if vpc.routes else set()
     for route in vpc.routes:
         found[route.kind, route.key] += remarks_on_route(vpc, route, vms)

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from vgpuctl.model.interfaces import interface_at
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import Network, Port
 from vgpuctl.model.security_rule import EgressDefault
 from vgpuctl.model.vm import VmRequest
@@ -17,18 +18,17 @@ from vgpuctl.model.vpc import (
     EgressPolicy,
     FloatingIp,
     Gateway,
-    LoadBalancer,
     Peering,
     PeeringSpec,
     PortForward,
     Route,
     SecurityGroup,
     Vpc,
-    VpcKind,
     VpcPort,
     VpcSpec,
     VpnConnection,
 )
+from vgpuctl.model.vpc_kind import VpcKind
 from vgpuctl.ovn.topology import external_owner, external_rows, tenant_owner, vpc_rows
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.announcements import provider_vpcs

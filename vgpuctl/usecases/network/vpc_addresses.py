@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from vgpuctl.errors import NetworkInUse, NotFound, StateError, UsageError
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import AddressKind, Network, is_ipv6, overlap
 from vgpuctl.model.vpc import (
     DEFAULT_GROUP,
@@ -14,7 +15,6 @@ from vgpuctl.model.vpc import (
     ExternalNetwork,
     FloatingIp,
     Gateway,
-    LoadBalancer,
     PeeringSpec,
     PortForward,
     Route,

@@ -13,26 +13,26 @@ import msgspec
 from vgpuctl.errors import NetworkInUse, UsageError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.interfaces import interfaces_of
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.vm import printed_name
 from vgpuctl.model.vpc import (
     AddressGroup,
     DirectConnect,
     FloatingIp,
     Gateway,
-    LoadBalancer,
     PeeringSpec,
     PortForward,
     Route,
     SecurityGroup,
-    VpcKind,
     VpcSpec,
     VpnConnection,
 )
+from vgpuctl.model.vpc_kind import VpcKind
 from vgpuctl.specs.vpc_objects import is_same, without_given
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.function_kinds import FUNCTION_KINDS
 from vgpuctl.usecases.network.functions import chosen_chassis, hosts_without
-from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked, refuse_without_ovn
+from vgpuctl.usecases.network.network_backends import OVN_SUBJECT, locked, refuse_old_ovn, refuse_without_ovn
 from vgpuctl.usecases.network.routes import is_through, refuse_unfit_routes
 from vgpuctl.usecases.network.vpc import apply_vpc, carried, in_words
 from vgpuctl.usecases.network.vpc_addresses import all_objects, set_object
@@ -140,6 +140,7 @@ def _keep(
     session.tenant(tenant)
     decision = decide(session)
     refuse_without_ovn(services, *decision.wanted)
+    refuse_old_ovn(services, session, tenant, decision.wanted)
     there = {(spec.kind, spec.key): spec for spec in all_objects(session, tenant)}
     # Groups may let one another in, so all are there before any is checked.
     for spec in decision.wanted:

@@ -7,18 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vgpuctl.errors import NotFound, UsageError, VpcObjectDiffers
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import is_ipv6
 from vgpuctl.model.vm import Vm
-from vgpuctl.model.vpc import (
-    FloatingIp,
-    Gateway,
-    LoadBalancer,
-    PeeringSpec,
-    PortForward,
-    VpcKind,
-    VpcSpec,
-    VpnConnection,
-)
+from vgpuctl.model.vpc import FloatingIp, Gateway, PeeringSpec, PortForward, VpcSpec, VpnConnection
+from vgpuctl.model.vpc_kind import VpcKind
 from vgpuctl.specs.vpc_objects import KIND_OF, ObjectKind, describe, is_same, list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion
@@ -60,11 +53,15 @@ class CreatedObject:
 
 @dataclass(frozen=True)
 class ObjectChange:
-    """A change of an object. add, remove: items of the kind's list. values: new values of other attributes."""
+    """A change of an object. add, remove: items of the kind's list. values: new values of other attributes.
+
+    ended: items that leave the lists among those attributes.
+    """
 
     add: Sequence[object] = ()
     remove: Sequence[object] = ()
     values: Mapping[str, Any] = field(default_factory=dict)
+    ended: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
 
 def create_object(services: Services, tenant: str, wanted: VpcSpec) -> CreatedObject:
@@ -180,7 +177,16 @@ def _changed(kind: ObjectKind, there: VpcSpec, change: ObjectChange) -> VpcSpec:
                 f"{kind.name} {there.key} would have no {items.help}",
                 hint=f"add another in the same command, or delete it with `vgpuctl delete-{kind.kind}`",
             )
+        for one in (kind.table.field(key) for key in kind.of_items):
+            gone = {*map(str, change.remove), *change.ended.get(one.path, ())}
+            values[one.path] = _named_once((*getattr(there, one.path), *values.get(one.path, ())), gone)
     return replace(there, **values)
+
+
+def _named_once(items: Sequence[str], gone: set[str]) -> tuple[str, ...]:
+    """Items such as `web-1` and `web-1=3`: the last one of each name, but those that are gone."""
+    last = {one.partition("=")[0]: one for one in items}
+    return tuple(one for name, one in last.items() if name not in gone)
 
 
 def _created(services: Services, tenant: str, changed: Changed) -> CreatedObject:

@@ -13,7 +13,8 @@ from vgpuctl.agent.wire.network_function import (
 from vgpuctl.errors import StateError
 from vgpuctl.guests.wireguard import routes_text, tunnel_text
 from vgpuctl.model.network_function import FunctionPlace
-from vgpuctl.model.vpc import Vpc, VpcKind
+from vgpuctl.model.vpc import Vpc
+from vgpuctl.model.vpc_kind import VpcKind
 from vgpuctl.ovn.gateways import chassis_order
 from vgpuctl.ovn.wireguard_keys import is_pair
 from vgpuctl.store.store import Session

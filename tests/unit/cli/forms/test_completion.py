@@ -13,7 +13,7 @@ from vgpuctl.cli.forms.completion import BY_PARAMETER, OF_NAME, source_of
 from vgpuctl.cli.main import command as command_line
 
 _FREE = """
-prefix accept advertise ageing alertmanager allowed_hosts begin chassis checksum cidr cloud_init_hostname
+prefix weights accept advertise ageing alertmanager allowed_hosts begin chassis checksum cidr cloud_init_hostname
 cloud_init_network_config cloud_init_ssh_authorized_keys cloud_init_user_data cluster config cpu_limit data_disks
 database database_role disk_pool disk_size dns drain_timeout driver duration every exporter forwarded gateway group
 guaranteed guest_driver guest_driver_version guest_drivers guest_metrics guest_mps hold_for hostlist hugepages

@@ -12,7 +12,8 @@ from vgpuctl.errors import StateError, UsageError
 from vgpuctl.model.bgp import Announced, Announcement, Bgp, BgpNeighbour, BgpSpeaker
 from vgpuctl.model.network import Backend, Network, NetworkRequest, NetworkState
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.vpc import ExternalNetwork, FloatingIp, Gateway, VpcKind
+from vgpuctl.model.vpc import ExternalNetwork, FloatingIp, Gateway
+from vgpuctl.model.vpc_kind import VpcKind
 from vgpuctl.ovn.topology import external_rows
 from vgpuctl.store.store import Session, Store, open_store
 from vgpuctl.usecases.network.announcements import announcements, provider_vpcs

@@ -10,19 +10,11 @@ from uuid import uuid4
 import pytest
 
 from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import AddressKind, Backend, Network, NetworkRequest, NetworkState
 from vgpuctl.model.routes import foreign_sources, next_hops_of, parse_next_hop, parse_prefix, route_for
 from vgpuctl.model.vm import Vm, VmRequest, VmState
-from vgpuctl.model.vpc import (
-    DirectConnect,
-    ExternalNetwork,
-    Gateway,
-    LoadBalancer,
-    PeeringSpec,
-    PortProtocol,
-    Route,
-    Vpc,
-)
+from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, Gateway, PeeringSpec, PortProtocol, Route, Vpc
 from vgpuctl.ovn.topology import vpc_rows
 from vgpuctl.store.session import Session
 from vgpuctl.store.store import open_store

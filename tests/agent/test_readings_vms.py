@@ -118,6 +118,7 @@ def test_a_vm_has_every_statistic_in_base_units(tmp_path: Path) -> None:
     assert (vm.uuid, vm.name, vm.tenant) == (vm_uuid(0), "acme.web", "acme")
     plain = {(name, *labels): value for name, labels, value in vm.measured.values if name != "state"}
     assert vm.measured.label("state") == "running"
+    assert 0 <= plain.pop(("start_since_boot_seconds",)) < 86_400
     assert plain == {
         ("vcpus",): 2,
         ("cpu_seconds",): 12.5,

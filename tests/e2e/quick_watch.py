@@ -19,7 +19,7 @@ def main() -> None:
     from vgpuctl.cli.main import main as run
     from vgpuctl.usecases.domain import promises
     from vgpuctl.usecases.observed import restarts
-    from vgpuctl.usecases.operate import watch_hosts
+    from vgpuctl.usecases.operate import network_watch, watch_hosts
 
     restarts.FIRST_DELAY_S = RESTART_S
     watch_hosts.LOOK_S /= FASTER
@@ -27,6 +27,7 @@ def main() -> None:
     watch_hosts.RECORD_S /= FASTER
     watch_hosts.BEAT_S /= FASTER  # type: ignore[attr-defined]  # it imports this value
     watch_hosts._PAUSE_S /= FASTER
+    network_watch.COUNT_S /= FASTER
     if seconds := os.environ.get("VGPUCTL_TESTS_ASK_EVERY_S"):
         watch_hosts.LOOK_S = watch_hosts.READ_S = float(seconds)
     if seconds := os.environ.get("VGPUCTL_TESTS_PROVE_S"):

@@ -11,9 +11,11 @@ from vgpuctl.agent.wire.cdi import SetContainerGpus
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request
 from vgpuctl.agent.wire.fabric import ActivatePartition, DeactivatePartition, RestorePartitions
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.flows import FlowCounts
 from vgpuctl.agent.wire.guest_state import GuestState
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.network_function import SetNetworkFunction
+from vgpuctl.agent.wire.packet_log import PacketLog
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.sharing import VGPU_STEPS, SetFunctionParams, SetVfParams, StopFunction
 from vgpuctl.agent.wire.steps import (
@@ -221,6 +223,20 @@ def _read_image(host: Host, request: Request) -> ImageFile:
     return image.read(host, request.target or "", with_digest=request.with_digest)
 
 
+def _count_flows(host: Host, request: Request) -> FlowCounts:
+    from vgpuctl.agent.facts import flows
+
+    assert request.counted is not None
+    return flows.count(host, request.counted.cookies)
+
+
+def _read_log(host: Host, request: Request) -> PacketLog:
+    from vgpuctl.agent.facts import packet_log
+
+    assert request.log is not None
+    return packet_log.read(host, request.log.mark)
+
+
 def _handle_state(host: Host, request: Request) -> GuestState:
     from vgpuctl.agent.changes import guest_state
 
@@ -243,6 +259,8 @@ _ANSWERS = {
     "guest-state": ("state",),
     "record": ("recording",),
     "compatibility": ("compatibility",),
+    "flows": ("flows",),
+    "packet-log": ("log",),
 }
 """Each question and the fields of its reply, in the order in which they are read."""
 _READERS: Dict[str, Callable[[Host, Request], Any]] = {
@@ -257,5 +275,7 @@ _READERS: Dict[str, Callable[[Host, Request], Any]] = {
     "state": _handle_state,
     "recording": lambda host, _request: record(host),
     "compatibility": lambda host, request: _function("facts.nvml_migration.compare")(host, request.comparison),
+    "flows": _count_flows,
+    "log": _read_log,
 }
 """Each field of a reply and what reads it."""

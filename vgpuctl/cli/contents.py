@@ -260,6 +260,7 @@ SECTIONS = (
             "set-route": "Add next hops to a static route, or remove them.",
             "delete-route": "Delete static routes.",
             "explain-network": "Explain whether traffic passes between VMs, and which rule decides.",
+            "list-security-rules": "List security rules and the packets that they decided, by host.",
             "list-vpc-objects": "List gateways, floating IPs, security groups and other VPC objects.",
             "create-certificate": "Create keys and certificates for OVN's databases.",
         },

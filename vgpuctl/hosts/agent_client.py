@@ -18,12 +18,14 @@ from vgpuctl.agent.wire.decode import WireError
 from vgpuctl.agent.wire.diagnostics import HostDiagnostics
 from vgpuctl.agent.wire.envelope import Problem, Reply, Request, reply_from_json, request_to_json
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.flows import FlowCounts, FlowQuestion
 from vgpuctl.agent.wire.guest_state import GuestState, StateAction, StateOrder
 from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.migration import VgpuComparison, VgpuCompatibility
 from vgpuctl.agent.wire.network_function import FunctionsReading
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
+from vgpuctl.agent.wire.packet_log import LogMark, LogQuestion, PacketLog
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.agent.wire.steps import Change, Step
 from vgpuctl.agent.wire.strict_json import read_strict_json
@@ -32,6 +34,7 @@ from vgpuctl.errors import AgentBroken, AgentProblem, CommandFailed, PythonMissi
 from vgpuctl.hosts.agent_bootstrap import ANSWER, BOOTSTRAP
 from vgpuctl.hosts.bundle import build_agent
 from vgpuctl.hosts.facts_check import check_facts
+from vgpuctl.hosts.network_check import check_flows, check_packet_log
 from vgpuctl.hosts.python_check import FIND_PROGRAM, LAST_LINE, SYSTEM_PYTHON, choose_python, too_old
 from vgpuctl.hosts.readings_check import check_readings
 from vgpuctl.logs import timed
@@ -217,6 +220,16 @@ class AgentClient:
         """Read the network functions of the host; the one of this name answers its queries. Raises as `facts`."""
         return self._wanted(self._ask(Request("functions", target=name), self._timeout_s).functions, "functions")
 
+    def flows(self, cookies: Sequence[str]) -> FlowCounts:
+        """Count the packets of flows by cookie, those with flows on the host. Raises as `facts`."""
+        reply = self._ask(Request("flows", counted=FlowQuestion(tuple(cookies))), self._timeout_s)
+        return self._wanted(reply.flows, "flows")
+
+    def packet_log(self, mark: LogMark | None) -> PacketLog:
+        """Read the lines of logged packets behind a mark. Raises as `facts`."""
+        reply = self._ask(Request("packet-log", log=LogQuestion(mark)), self._timeout_s)
+        return self._wanted(reply.log, "packet-log")
+
     def close(self) -> None:
         """End the agent; it ends by itself when the connection goes."""
         if self._process is not None:
@@ -305,6 +318,10 @@ class AgentClient:
                 check_facts(reply.facts)
             if reply.readings is not None:
                 check_readings(reply.readings)
+            if reply.flows is not None:
+                check_flows(reply.flows)
+            if reply.log is not None:
+                check_packet_log(reply.log)
         except (WireError, ValueError) as error:
             self.close()
             raise self._broken(f"its answer to `{request.call}` cannot be read: {error}", _lines(line)) from error

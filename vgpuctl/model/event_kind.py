@@ -165,6 +165,7 @@ class EventKind(enum.StrEnum):
     SECURITY_GROUP_CREATED = "security-group-created", "A security group was created."
     SECURITY_GROUP_CHANGED = "security-group-changed", "The rules of a security group changed."
     SECURITY_GROUP_DELETED = "security-group-deleted", "A security group was deleted."
+    PACKETS_LOGGED = "packets-logged", "Packets matched a rule that logs them; the evidence has the first and the last."
     FLOATING_IP_CREATED = "floating-ip-created", "A floating IP was assigned to a VM."
     FLOATING_IP_CHANGED = "floating-ip-changed", "A floating IP changed."
     FLOATING_IP_DELETED = "floating-ip-deleted", "A floating IP was released."

@@ -214,7 +214,8 @@ class PromiseRow(StrEnum):
         Witness.OVN,
         _ALWAYS,
         "The port of each interface in a network that OVN carries.",
-        "OVN's northbound database has it up on some host, with the addresses and the rate that the store has",
+        "OVN's northbound database has it up on some host, with the addresses and the rate that the store has; check-vm"
+        " asks the southbound database too, where it is named, and then that host is the VM's",
     )
     GATEWAY = (
         "gateway",
@@ -223,6 +224,14 @@ class PromiseRow(StrEnum):
         "The way out of its tenant's networks.",
         "OVN's southbound database names a chassis that carries the tenant's gateway; whether it is the first one is"
         " told and breaks nothing; the row is shown where a VM is in a routed network of a tenant with a gateway",
+    )
+    BALANCERS = (
+        "balancers",
+        Witness.OVN,
+        _BY_COMMAND,
+        "Its place behind each load balancer of its tenant that names it.",
+        "OVN's southbound database has the health check of its addresses as `online`; the row is shown where a balancer"
+        " names the VM",
     )
     DISPLAY = (
         "display",
@@ -328,7 +337,7 @@ class LastFinding:
 class PromiseCheck:
     """The evidence of one check. at: seconds since the epoch, UTC. leases: ids of those that it is about.
 
-    notes: what the guest told beside, for people.
+    notes: what the guest told beside, and how DHCP answered, for people.
     """
 
     vm_uuid: str

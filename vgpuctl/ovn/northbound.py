@@ -196,6 +196,12 @@ class Northbound:
                 if table == "Logical_Switch_Port" and key.startswith("port/")
             }
 
+    def uuids(self, owner: str, table: str) -> dict[str, str]:
+        """The UUID of each row that an owner has in a table, by the row's key."""
+        with self._connection.lock:
+            rows = dict(self._connection.idl.owned.get(owner, {}))
+            return {key: str(row.uuid) for (_owner, its, key), row in rows.items() if its == table}
+
     def _use_certificates(self) -> None:
         if not any(one.startswith("ssl:") for one in self.address.remotes):
             return

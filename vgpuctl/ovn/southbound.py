@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vgpuctl.errors import OvnUnreachable
+from vgpuctl.model.network_seen import Checked, NetworksSeen, PortPlace
 from vgpuctl.model.printable import printable
 from vgpuctl.ovn.northbound import NorthboundAddress, check_address
 from vgpuctl.trusted_files import NAMED, NAMED_SECRET, opened
@@ -22,6 +23,8 @@ OWN_NAME = "southbound"
 """The name of the certificate of our own authority with which the southbound database is read."""
 _DATABASE = "OVN_Southbound"
 _TIMEOUT_S = 10.0
+_MOST_HINTS = 128
+"""Conditions in one question; the database looks through every flow for each."""
 MOST_OF_ANSWER = 16 * 2**20
 """A gateway has some 150 bytes in the answer."""
 
@@ -33,6 +36,15 @@ class GatewaysSeen:
 
     chassis: frozenset[str]
     carriers: dict[str, str | None]
+
+
+@dataclass(frozen=True)
+class FlowOf:
+    """A logical flow. cookie: of its flows on hosts. stage: of OVN's pipeline. match: in OVN's words."""
+
+    cookie: str
+    stage: str
+    match: str
 
 
 class Southbound:
@@ -57,20 +69,53 @@ class Southbound:
                 carriers[name] = names.get(value) if kind == "uuid" else None
             return GatewaysSeen(frozenset(names.values()), carriers)
 
-    def monitors(self, ports: Sequence[str]) -> dict[tuple[str, str, int, str], str | None]:
-        """Ask what health checks found at ports of VMs, by port, address, number and protocol: `online`, `offline`.
+    def networks(self, ports: Sequence[str] | None = None) -> NetworksSeen:
+        """Ask where ports are, and what health checks found of them. ports: None for all of VMs. Raises OvnUnreachable.
 
-        None where no check has ended yet. Raises OvnUnreachable.
+        Health checks are asked by the chassis of the member itself (Service_Monitor in ovn-sb(5)).
         """
-        columns = ("logical_port", "ip", "port", "protocol", "status")
-        answers = self.select(*(("Service_Monitor", [["logical_port", "==", one]], columns) for one in ports))
+        bindings = [[["type", "==", ""]]] if ports is None else [[["logical_port", "==", one]] for one in ports]
+        monitors = [[]] if ports is None else bindings
+        answers = self.select(
+            ("Chassis", [], ("_uuid", "name")),
+            *(("Port_Binding", where, ("logical_port", "chassis", "up")) for where in bindings),
+            *(("Service_Monitor", where, ("logical_port", "ip", "port", "protocol", "status")) for where in monitors),
+        )
         with self._reading():
-            found: dict[tuple[str, str, int, str], str | None] = {}
-            for row in (row for rows in answers for row in rows):
-                protocol, status = (None if isinstance(row[one], list) else str(row[one]) for one in columns[3:])
+            names = {row["_uuid"][1]: str(row["name"]) for row in answers[0]}
+            bound = [row for rows in answers[1 : 1 + len(bindings)] for row in rows]
+            monitored = [row for rows in answers[1 + len(bindings) :] for row in rows]
+            places = {}
+            for row in bound:
+                kind, value = row["chassis"]
+                carrier = names.get(value) if kind == "uuid" else None
+                places[str(row["logical_port"])] = PortPlace(carrier, is_up=row["up"] is True)
+            checks = {}
+            for row in monitored:
+                protocol, status = _text(row["protocol"]) or "tcp", _text(row["status"])
                 address = str(row["ip"]).strip("[]")
-                found[str(row["logical_port"]), address, int(row["port"]), protocol or "tcp"] = status
-            return found
+                checks[Checked(str(row["logical_port"]), address, int(row["port"]), protocol)] = status
+            return NetworksSeen(places, checks)
+
+    def flows(self, uuids: Sequence[str]) -> dict[str, list[FlowOf]]:
+        """The logical flows that northd made of rows of the northbound database, by their UUIDs. Raises OvnUnreachable.
+
+        northd notes the first 32 bits of the UUID with each flow, as ovn-detrace(1) reads it.
+        """
+        hints = {uuid: uuid[:8] for uuid in uuids}
+        found: dict[str, list[FlowOf]] = {}
+        for begin in range(0, len(uuids), _MOST_HINTS):
+            part = list(uuids[begin : begin + _MOST_HINTS])
+            asked = [[["external_ids", "includes", ["map", [["stage-hint", hints[one]]]]]] for one in part]
+            answers = self.select(*(("Logical_Flow", where, ("_uuid", "external_ids", "match")) for where in asked))
+            with self._reading():
+                for uuid, rows in zip(part, answers, strict=True):
+                    ids = [dict(row["external_ids"][1]) for row in rows]
+                    found[uuid] = [
+                        FlowOf(str(row["_uuid"][1])[:8], str(its.get("stage-name", "")), str(row["match"]))
+                        for row, its in zip(rows, ids, strict=True)
+                    ]
+        return found
 
     def select(self, *questions: tuple[str, Sequence[object], Sequence[str]]) -> list[list[dict[str, Any]]]:
         """Ask for rows of tables, each with conditions and columns (RFC 7047, 5.2.2). The first server that answers
@@ -139,6 +184,11 @@ class Southbound:
         with opened(address.certificate, NAMED) as certificate, opened(address.private_key, NAMED_SECRET) as key:
             context.load_cert_chain(certificate.name, key.name)
         return context.wrap_socket(plain)
+
+
+def _text(value: object) -> str:
+    """A text that may be missing, which is an empty set."""
+    return value if isinstance(value, str) else ""
 
 
 def _messages(connection: socket.socket, deadline: float) -> Iterator[dict[str, Any]]:

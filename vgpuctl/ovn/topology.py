@@ -198,6 +198,11 @@ def _dhcp(vpc: Vpc, network: Network) -> Iterator[Row]:
         yield Row("DHCP_Options", _dhcp_key(network, subnet), {"cidr": str(subnet), "options": options})
 
 
+def dhcp_keys(network: Network) -> list[str]:
+    """The keys of the rows of a network's DHCP servers."""
+    return [_dhcp_key(network, subnet) for subnet in network.subnets]
+
+
 def _dhcp_key(network: Network, subnet: Subnet) -> str:
     return f"dhcp{'' if subnet.version == 4 else subnet.version}/{network.id}"
 

@@ -32,6 +32,7 @@ COMPARISONS: Mapping[PromiseRow, _Comparison] = {
     PromiseRow.INTERFACES: domain.interfaces,
     PromiseRow.PORTS: ports.ports,
     PromiseRow.GATEWAY: ports.gateway,
+    PromiseRow.BALANCERS: ports.balancers,
     PromiseRow.DISPLAY: domain.display,
     PromiseRow.TPM: domain.tpm,
     PromiseRow.RESTART: ports.restart,

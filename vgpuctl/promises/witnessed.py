@@ -9,6 +9,7 @@ from vgpuctl.model.interfaces import Interface
 from vgpuctl.model.layout import GpuLayout
 from vgpuctl.model.lease import Lease
 from vgpuctl.model.network import Attachment
+from vgpuctl.model.network_seen import Checked, NetworksSeen
 from vgpuctl.model.numa import NO_TUNING, Tuning
 from vgpuctl.model.vm import Vm
 from vgpuctl.model.volume import Volume
@@ -22,7 +23,7 @@ class Promised:
     leases: of the GPUs that its guest has and keeps. interfaces: those that the running domain is to have. attachments:
     its ports in tenants' networks. disks: the volume that each disk writes into, by the disk's name, "" for the first.
     declared: for the GPUs of its host, where compute time was asked for. gateway: of its tenant, if it is in a network
-    that leads there.
+    that leads there. chassis: of its host in OVN, None where that was not read. members: its places behind balancers.
     """
 
     vm: Vm
@@ -32,6 +33,8 @@ class Promised:
     disks: Mapping[str, Volume] = field(default_factory=dict)
     declared: Sequence[GpuLayout] = ()
     gateway: "PromisedGateway | None" = None
+    chassis: str | None = None
+    members: Sequence["PromisedMember"] = ()
 
 
 @dataclass(frozen=True)
@@ -41,6 +44,14 @@ class PromisedGateway:
     external_network: str
     port: str
     chassis: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PromisedMember:
+    """A VM's place behind a balancer. checked: what OVN's health check asks, for each of the member's addresses."""
+
+    balancer: str
+    checked: tuple[Checked, ...]
 
 
 @dataclass(frozen=True)
@@ -178,6 +189,7 @@ class Witnessed:
     definition: the domain as it starts next, which is asked where the running one has not all that was promised.
 
     ports: by OVN's name of the port. carrier: the chassis that carries the tenant's gateway, "" where none does.
+    places: where ports are, and what health checks found, by OVN's southbound database.
     sizes: bytes of each volume, by its path. watched: whether a controller that lives has claimed the VM's host.
     elsewhere: other hosts that run a domain of the VM's UUID, each with what it says.
     """
@@ -189,6 +201,7 @@ class Witnessed:
     active_networks: Collection[str] | NotLookedAt = NOBODY_ASKED
     ports: Mapping[str, PortSeen] | NotLookedAt = NOBODY_ASKED
     carrier: str | NotLookedAt = NOBODY_ASKED
+    places: NetworksSeen | NotLookedAt = NOBODY_ASKED
     guest: SeenInside | NotLookedAt = NO_CONSENT
     sizes: Mapping[str, int] | NotLookedAt = NOBODY_ASKED
     watched: bool | NotLookedAt = NOBODY_ASKED

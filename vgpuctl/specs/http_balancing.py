@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The fields of load balancers that read HTTP, and the files with their certificates and keys."""
+"""Fields of load balancers: what chooses a VM, what those of HTTP need, and the files with certificates and keys."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +15,10 @@ from vgpuctl.model.http_balancing import (
     parse_pool,
     parse_route,
 )
+from vgpuctl.model.load_balancer import BalancerHash
 from vgpuctl.model.secret_text import SecretText
+from vgpuctl.model.vm import check_name
+from vgpuctl.model.vpc_text import parse_weight
 from vgpuctl.specs.bounded_reader import Malformed, read_bounded
 from vgpuctl.specs.field import Choice, Field, Text, Whole
 from vgpuctl.trusted_files import NAMED, NAMED_SECRET
@@ -74,6 +77,32 @@ def _digest(value: object) -> str:
     return value.digest if isinstance(value, SecretText) else SecretText.of(str(value)).digest
 
 
+OF_CONNECTIONS = (
+    Field("hash", Choice(BalancerHash), "What chooses the VM of a connection; for tcp, udp", "selection", "--hash"),
+    Field(
+        "affinity_s",
+        Whole(0, 65535),
+        "Seconds for which a client keeps its VM, 0 for none; for protocol tcp and udp",
+        flag="--affinity-time",
+    ),
+    Field(
+        "draining",
+        Text(check_name),
+        "VM that gets no new connections, and keeps those that are open",
+        flag="--drain",
+        metavar="NAME",
+        is_list=True,
+    ),
+    Field(
+        "weights",
+        Text(parse_weight),
+        "Weight of a VM against the others, 1 without one",
+        flag="--weight",
+        metavar="VM=NUMBER",
+        is_list=True,
+    ),
+)
+"""What chooses the VM of a new connection."""
 OF_HTTP = (
     Field(
         "pools",

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from vgpuctl.model.http_balancing import BalancerProtocol
-from vgpuctl.model.load_balancer import BalancerHash, LoadBalancer
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.routes import parse_next_hop, parse_prefix
 from vgpuctl.model.rule_text import describe_rule, parse_network, parse_rule
 from vgpuctl.model.security_rule import EgressDefault
@@ -33,11 +33,11 @@ from vgpuctl.model.vpc import (
     VpnConnection,
 )
 from vgpuctl.model.vpc_kind import VpcKind
-from vgpuctl.model.vpc_text import parse_forwarded, parse_weight
+from vgpuctl.model.vpc_text import parse_forwarded
 from vgpuctl.specs import comparison
 from vgpuctl.specs.field import Choice, Field, Table, Text, Whole, show
 from vgpuctl.specs.flags import read_flags, read_text
-from vgpuctl.specs.http_balancing import HTTP_FILES, OF_HTTP, NamedFile, ReadFile, read_named
+from vgpuctl.specs.http_balancing import HTTP_FILES, OF_CONNECTIONS, OF_HTTP, NamedFile, ReadFile, read_named
 from vgpuctl.specs.security_rule import RULE
 from vgpuctl.specs.vpn_connection import VPN_FIELDS, PresharedKeyFile
 
@@ -296,29 +296,7 @@ KINDS = (
                 "--failures",
             ),
             *OF_HTTP,
-            Field("hash", Choice(BalancerHash), "What chooses the VM of a new connection", "selection", "--hash"),
-            Field(
-                "affinity_s",
-                Whole(0, 65535),
-                "Seconds for which a client keeps its VM; 0: none",
-                flag="--affinity-time",
-            ),
-            Field(
-                "draining",
-                _NAME,
-                "VM that gets no new connections, and keeps those that are open",
-                flag="--drain",
-                metavar="NAME",
-                is_list=True,
-            ),
-            Field(
-                "weights",
-                Text(parse_weight),
-                "Weight of a VM against the others, 1 without one",
-                flag="--weight",
-                metavar="VM=NUMBER",
-                is_list=True,
-            ),
+            *OF_CONNECTIONS,
         ),
         "{address}:{port} of {network} to {vms}, port {vm_port}",
         "It shares connections to its address among the VMs that answer its health checks. The address is the highest"
@@ -332,15 +310,8 @@ KINDS = (
         files=HTTP_FILES,
         runs_on_hosts=True,
         changed=(
-            "vm_port",
-            "interval_s",
-            "timeout_s",
-            "failures",
-            "hash",
-            "affinity_s",
-            "draining",
-            "weights",
-            *(one.key for one in OF_HTTP),
+            *("vm_port", "interval_s", "timeout_s", "failures"),
+            *(one.key for one in (*OF_CONNECTIONS, *OF_HTTP)),
         ),
         changed_list="vms",
         of_items=("draining", "weights"),

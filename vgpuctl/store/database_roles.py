@@ -2,7 +2,7 @@
 """The rights of PostgreSQL's roles on the store, granted by its owner.
 
 An operator may add events and has no right to change or delete one, and none to say which role wrote it: the default of
-the column does. Of the ledger it may only end what has begun.
+the column does. Of the ledger of usage it may only end what has begun, and of that of traffic only add.
 
 The table `role_tenants` names the tenant whose rows a role sees (vgpuctl.store.row_policies). The role's rights end
 when operators delete the row, so a later tenant of the same name is not visible to it.
@@ -22,8 +22,11 @@ from vgpuctl.store.schema import VERSION_TABLE
 _MOST_CONNECTIONS = 5
 """Of a tenant's role: one that takes all connections of the server keeps everybody else out."""
 _CHOSEN_BY_THE_DATABASE = {"id", "database_role"}
-_ENDED_ONLY = {"usage": "ended_at"}
-"""Tables of which an operator may change this column alone, and delete nothing."""
+_LEDGERS = {
+    "usage": "ended_at",
+    "traffic": "name, received_bytes, sent_bytes, received_packets, sent_packets, last_at",
+}
+"""Tables of which an operator may change these columns alone, and delete nothing."""
 
 
 class DatabaseRoleRows(EventRows):
@@ -139,11 +142,11 @@ class DatabaseRoleRows(EventRows):
             yield f"{default} GRANT USAGE ON SEQUENCES TO {who}"
             yield f"{default} GRANT {changes} ON TABLES TO {who}"
             columns_of = columns_of_tables()
-            names = columns_of.keys() - {"events", "role_tenants", VERSION_TABLE, *_ENDED_ONLY}
+            names = columns_of.keys() - {"events", "role_tenants", VERSION_TABLE, *_LEDGERS}
             yield f"GRANT {changes} ON {', '.join(sorted(names))} TO {who}"
             yield f"GRANT DELETE ON role_tenants TO {who}"
-            for name, column in _ENDED_ONLY.items():
-                yield f"GRANT INSERT, UPDATE ({column}) ON {name} TO {who}"
+            for name, changed in _LEDGERS.items():
+                yield f"GRANT INSERT, UPDATE ({changed}) ON {name} TO {who}"
             columns = [name for name in columns_of["events"] if name not in _CHOSEN_BY_THE_DATABASE]
             yield f"GRANT INSERT ({', '.join(columns)}) ON events TO {who}"
 

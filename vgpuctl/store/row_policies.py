@@ -15,7 +15,7 @@ POLICY = "vgpuctl_rows"
 # A name of a table in a policy is its number, so that no other table of the name comes before it.
 _SEES_EVERY_ROW = "(SELECT has_table_privilege('role_tenants'::regclass, 'SELECT'))"
 _OWN_TENANT = "(SELECT tenant FROM role_tenants)"
-_OUTLIVE_TENANT = {"events": "at", "usage": "begun_at", "licence_seats": "taken_at"}
+_OUTLIVE_TENANT = {"events": "at", "usage": "begun_at", "traffic": "first_at", "licence_seats": "taken_at"}
 """Tables whose rows stay when a tenant is offboarded, and the column of their time."""
 _RULES = {
     "role_tenants": "role IN (SELECT rolname FROM pg_roles WHERE pg_has_role(oid, 'USAGE'))",

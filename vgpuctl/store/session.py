@@ -14,6 +14,7 @@ from vgpuctl.store.quotas import QuotaRows
 from vgpuctl.store.renames import RenameRows
 from vgpuctl.store.reservations import ReservationRows
 from vgpuctl.store.restrictions import RestrictionRows
+from vgpuctl.store.traffic import TrafficRows
 from vgpuctl.store.vms import VmRows
 from vgpuctl.store.volumes import VolumeRows
 from vgpuctl.store.vpcs import VpcRows
@@ -28,6 +29,7 @@ class Session(
     VolumeRows,
     VpcRows,
     LeaseRows,
+    TrafficRows,
     OperationRows,
     LicenceRows,
     HostRecordRows,
@@ -38,7 +40,7 @@ class Session(
     DatabaseRoleRows,
 ):
     """The session of `Store.transaction()` and `Store.reading()`: tenants with quotas and usage, pools, VMs, volumes,
-    deleted VMs whose disks are kept, networks, leases, licences, node pools, reclaimed quota, hosts, images,
+    deleted VMs whose disks are kept, networks, leases, traffic, licences, node pools, reclaimed quota, hosts, images,
     restrictions, the queue, events, the journal, controllers, what the store says of itself, and the rights of
     PostgreSQL's roles.
 

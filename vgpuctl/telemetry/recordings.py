@@ -54,6 +54,14 @@ RECORDINGS: tuple[Recording, ...] = (
         "vgpuctl_tenant_quota_used / (vgpuctl_tenant_quota_limit > 0)",
         "Use of a tenant's quota of a resource.",
     ),
+    *(
+        Recording(
+            f"tenant:vgpuctl_vm_network_{direction}_bytes:rate",
+            f"sum by (tenant) (rate(vgpuctl_vm_network_{direction}_bytes_total{_OWN}[5m]))",
+            f"Bytes a second that the VMs of a tenant {verb}.",
+        )
+        for direction, verb in (("received", "receive"), ("sent", "send"))
+    ),
     Recording("host:vgpuctl_gpu_power_watts:sum", "sum by (host) (vgpuctl_gpu_power_watts)", "Power of a host's GPUs."),
     Recording(
         "host:vgpuctl_gpu_utilization:avg",

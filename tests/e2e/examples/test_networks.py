@@ -168,6 +168,7 @@ SCENES: dict[str, Scene] = {
     "delete-direct-connect": scene(
         Run("front", then={OBJECTS: "42"}), Run("front", then={OBJECTS: "!42"}), first=(FRONT, DIRECT)
     ),
+    "list-security-rules": scene(Run("no rule allows it"), Run('"tcp:80"'), first=(FRONT, WEB, *VMS)),
     "list-vpc-objects": scene(
         Run("gateway"), Run('"web-1"'), first=(*GATEWAY, VMS[0], "create-floating-ip web-1 -t acme")
     ),

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""explain-network: OVN's flows or the store say whether traffic passes, and which rule decides."""
+"""explain-network: OVN's flows or the store say whether traffic passes, and which rule decides. list-security-rules and
+check-vm: what OVN and the hosts say of rules and ports."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -96,3 +98,42 @@ def test_a_way_that_ends_without_a_rule_and_ends_that_do_not_fit_are_told(
     routable = replace(operator, variables={**operator.variables, "VGPUCTL_OVN_SOUTHBOUND": "tcp:192.0.2.1:6642"})
     refused = routable.is_refused("explain-network", "web-1", "db-1", "tcp/80", *ACME)
     assert "southbound database at tcp:192.0.2.1:6642 is refused" in refused["message"]
+
+
+def test_rules_have_the_packets_that_hosts_counted(operator: Operator) -> None:
+    rows = operator.json("list-security-rules", *ACME)
+    assert {one["not_looked_at"] for one in rows if one["host"]} == {""}
+    counted = {(one["group"], one["rule"]): one for one in rows if one["host"]}
+    assert {"tcp:80", "egress:deny:udp,priority=200"} == {rule for group, rule in counted if group == "web"}
+    assert {(None, "no rule allows it"), (None, "the tenant's default for egress is allow")} <= counted.keys()
+    assert all(one["packets"] > 0 and one["bytes"] > 0 and one["since"] > 0 for one in counted.values())
+    (idle, *_) = [one for one in rows if one["group"] == "default"]
+    assert (idle["packets"], idle["not_looked_at"]) == (None, "no VM that it is for runs")
+    assert "tcp:5432" in operator.does("list-security-rules", *ACME, "--group", "db").out
+    only_north = replace(operator, variables=dict(list(operator.variables.items())[:1]))
+    told = only_north.json("list-security-rules", *ACME, "--group", "web")
+    assert {one["packets"] for one in told} == {None}
+    assert {one["not_looked_at"] for one in told} == {"OVN's southbound database was not named"}
+    for wrong in (("--group", "none"), ("--tenant", "nobody")):
+        assert operator.is_refused("list-security-rules", *(ACME if "--group" in wrong else ()), *wrong)
+
+
+def test_a_port_is_on_the_chassis_of_its_host_and_its_switch_says_so(operator: Operator, central: LocalOvn) -> None:
+    (vm,) = [one for one in operator.json("list-vms") if one["name"] == "web-1"]
+    ports = operator.json("show-network", "front", *ACME)["ports"]
+    (port,) = [one["port"]["id"] for one in ports if one["vm"] == "web-1"]
+
+    def row() -> tuple[str, str]:
+        checked = json.loads(operator.run("check-vm", "web-1", *ACME, "--json").out)
+        (found,) = [one for one in checked["findings"] if one["row"] == "ports"]
+        return found["verdict"], found["seen"].partition(",")[0]
+
+    assert row() == ("broken", "up on of-the-tests")
+    central.sbctl("chassis-add", vm["host"], "geneve", "127.0.0.9")
+    central.sbctl("lsp-unbind", port)
+    central.sbctl("lsp-bind", port, vm["host"])
+    central.sync()
+    assert row() == ("kept", f"up on {vm['host']}")
+    readings = operator.json("inspect-host", vm["host"], "--readings")["readings"]
+    values = [value for one in readings["vms"] for value in one["measured"]["values"] if value[0] == "network_port_up"]
+    assert [port, 1.0] in [[value[1][1], value[2]] for value in values]

@@ -331,6 +331,7 @@ READING = {
     "show-external-network": "internet",
     "show-load-balancer": f"shop {ACME}",
     "list-external-networks": "",
+    "list-security-rules": "",
     "list-vpc-objects": "",
     "list-events": "",
     "show-schema": "vm",

@@ -30,7 +30,7 @@ LIMIT_S = 300.0
 def operator(fleet_operator: Operator) -> Iterator[Operator]:
     fleet_operator.does("create-tenant", "acme")
     fleet_operator.does("list-gpus", "--refresh")
-    size = ("--memory", "96MiB", "--vcpus", "1", "--network", "none")
+    size = ("--memory", "96MiB", "--vcpus", "1", "--network", "default")
     fleet_operator.does("create-vm", "web", *ACME, "--gpu", "A40-8Q", "--host", HOST, *size)
     yield fleet_operator
     fleet_operator.does("delete-vm", "web", *ACME, "--yes", "--timeout", "0")
@@ -134,6 +134,19 @@ def test_a_vm_that_is_undefined_by_hand_is_absent(watched: Operator) -> None:
     soon(lambda: vm(watched)["observed"] == "absent")
     watched.does("start-vm", "web", *ACME)
     soon(lambda: vm(watched)["observed"] == "running")
+
+
+def test_the_traffic_of_a_vm_is_counted(watched: Operator) -> None:
+    def counted() -> list[dict[str, Any]]:
+        return [one for one in watched.json("show-usage", "--traffic", *ACME)["traffic"] if one["received_bytes"] > 0]
+
+    soon(counted)
+    (line,) = counted()
+    assert (line["tenant"], line["kind"], line["name"]) == ("acme", "vm", "web")
+    assert line["received_packets"] > 0 and line["first_at"] <= line["last_at"]
+    assert "acme,vm,web," in watched.does("report", "--csv", "traffic").out
+    assert "web" in watched.does("show-usage", "--traffic").out
+    assert watched.is_refused("show-usage", "--traffic", "--intervals")["reference"] == "usage"
 
 
 @pytest.mark.long(

@@ -18,8 +18,8 @@ from vgpuctl.telemetry.host_page import kept_values
 from vgpuctl.usecases.observed.fleet_reader import read_fleet
 from vgpuctl.wiring import Settings, open_services
 from vgpuctl_lab.simulated.machine.curves import CURVES
+from vgpuctl_lab.simulated.machine.distribution import DOMAINS
 from vgpuctl_lab.simulated.machine.tree import POOL_FOLDER
-from vgpuctl_lab.simulated.machine.virsh import DOMAINS
 
 SMALL = ("--tenant", "advised", "--memory", "96MiB", "--vcpus", "1", "--network", "none")
 MINUTES = 9

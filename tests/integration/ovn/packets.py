@@ -17,6 +17,9 @@ from typing import Self
 
 from tests.integration.ovn.chassis import Chassis, missing_for_controller
 from tests.ovn_fixture import LocalOvn, missing_for_ovn
+from vgpuctl.agent.facts import packet_log
+from vgpuctl.agent.facts.ovn import PID_FILES
+from vgpuctl.agent.host import Completed, Host
 from vgpuctl.model.network import Network
 from vgpuctl.model.vpc import Vpc, VpcPort
 
@@ -98,6 +101,10 @@ class PacketHost:
     def log(self) -> str:
         """What ovn-controller has written down."""
         return (self._central.folder / "host" / "ovn-controller.log").read_text()
+
+    def agent(self) -> "AgentHere":
+        """The agent's way to this host."""
+        return AgentHere(self._central.folder / "host")
 
     def settle(self) -> None:
         """Wait until the host has made flows of everything."""
@@ -199,6 +206,28 @@ class PacketHost:
         self._servers[name] = server
         assert server.stdout is not None
         assert server.stdout.readline() == "ready\n", name
+
+
+class AgentHere(Host):
+    """The agent on a machine whose daemons have their files in a folder, and not where a distribution has them."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self._folder = folder
+
+    def path(self, path: str) -> str:
+        """The file of the daemons that a distribution has there."""
+        return str(self._folder / "ovn-controller.log") if path == packet_log.LOG else super().path(path)
+
+    def read_optional(self, path: str) -> str | None:
+        """Say that the daemons run."""
+        return str(os.getpid()) if path in PID_FILES.values() else super().read_optional(path)
+
+    def run(self, argv: Sequence[str], *, timeout_s: float, changes: bool = False) -> Completed:
+        """Run a program on the daemons of the folder."""
+        environment = {**os.environ, "OVS_RUNDIR": str(self._folder), "OVN_RUNDIR": str(self._folder)}
+        done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=timeout_s, env=environment)
+        return Completed(done.returncode, done.stdout, done.stderr)
 
 
 def expect(found: Mapping[Probe, str | None], wanted: Mapping[Probe, str | None]) -> None:

@@ -25,8 +25,9 @@ from vgpuctl.model.vpc import (
     VpcPort,
     ovn_name,
 )
-from vgpuctl.ovn.northbound import Northbound
+from vgpuctl.ovn.northbound import Northbound, NorthboundAddress
 from vgpuctl.ovn.rows import Row
+from vgpuctl.ovn.southbound import Southbound
 from vgpuctl.ovn.topology import external_owner, external_rows, tenant_owner, vpc_rows
 
 EXTERNAL = ExternalNetwork(
@@ -271,6 +272,13 @@ def test_a_dead_backend_gets_no_connection(traces: Traces, northbound: Northboun
             )  # fmt: skip
             traces.central.sbctl("set", "Service_Monitor", found.strip(), f"status={status}")
         traces.central.sync()
+        own = [balanced.ports_by_vm[vm].port for vm in "cd"]
+        seen = Southbound(NorthboundAddress(traces.central.southbound)).networks([one.id for one in own])
+        assert {one.id: one.address for one in own} == {one.port: one.address for one in seen.checks}
+        silent = [one.port for one, status in seen.checks.items() if status != "online"]
+        assert silent == [balanced.ports_by_vm[dead].port.id]
+        assert set(seen.ports) == {one.id for one in own}
+        assert {one.chassis for one in seen.ports.values()} <= set(CHASSIS)
         told = traces.send(balanced, "a", "10.0.1.100", "tcp.dst == 80")
         assert outputs(told) == [balanced.ports_by_vm[alive].port.id], told
 

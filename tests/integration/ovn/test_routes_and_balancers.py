@@ -206,11 +206,11 @@ def test_a_check_of_udp_takes_silence_for_health(world: World) -> None:
     world.host.stop_serving("acme/b")
     southbound, deadline = Southbound(NorthboundAddress(world.central.southbound)), time.monotonic() + 30
     wanted = {(closed.id, closed.address, 53, "udp"): "offline", (silent.id, silent.address, 53, "udp"): "online"}
-    while (found := southbound.monitors([closed.id, silent.id])) != wanted:
+    while (found := southbound.networks([closed.id, silent.id]).checks) != wanted:
         assert time.monotonic() < deadline, found
         time.sleep(0.3)
     time.sleep(2.5)
-    assert southbound.monitors([closed.id, silent.id]) == wanted, "after two more checks"
+    assert southbound.networks([closed.id, silent.id]).checks == wanted, "after two more checks"
 
 
 def test_a_bfd_session_of_a_tenant_s_router_stays_down_and_ovn_leaves_its_route_out(world: World) -> None:

@@ -4,19 +4,26 @@
 import os
 import re
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 import pytest
 
-from tests.integration.ovn.packets import PacketHost, missing_for_packets
+from tests.integration.ovn.chassis import wait_for
+from tests.integration.ovn.packets import HOST, PacketHost, missing_for_packets
 from tests.integration.ovn.test_ipv6 import BACK, FRONT, ports
 from tests.ovn_fixture import LocalOvn
-from vgpuctl.model.rule_text import parse_rule
+from vgpuctl.agent.facts import flows, packet_log
+from vgpuctl.agent.wire.packet_log import LogMark
+from vgpuctl.model.rule_text import describe_rule, parse_rule
 from vgpuctl.model.security_rule import EgressDefault
 from vgpuctl.model.vpc import AddressGroup, SecurityGroup, Vpc
 from vgpuctl.ovn.northbound import Northbound, NorthboundAddress
-from vgpuctl.ovn.topology import tenant_owner, vpc_rows
+from vgpuctl.ovn.security import security_acls
+from vgpuctl.ovn.southbound import Southbound
+from vgpuctl.ovn.topology import dhcp_keys, tenant_owner, vpc_rows
+from vgpuctl.usecases.observed.packet_log_record import describe_packet
 
 WEB = ("web",)
 PORTS = (*ports(FRONT, a=WEB, b=WEB), *ports(BACK, c=WEB))
@@ -114,7 +121,7 @@ def test_packets_do_what_the_rules_say(world: World, name: str) -> None:
         assert world.asks(question) == answer, probe
 
 
-def test_types_of_icmp_and_dhcp_where_nothing_goes_out(world: World) -> None:
+def test_types_of_icmp_and_dhcp_where_nothing_goes_out(world: World, central: LocalOvn) -> None:
     echoes = (("10.0.0.3", 0), ("fd00:1::3", 0))
     world.has(vpc("icmp:echo-request", "egress:icmp@group:web", egress="deny"))
     assert set(world.host.probe("acme/a", *echoes).values()) == {"echo"}
@@ -122,6 +129,22 @@ def test_types_of_icmp_and_dhcp_where_nothing_goes_out(world: World) -> None:
     client = ("busybox", "udhcpc", "-i", world.host.interface("acme/a"), "-n", "-q", "-f", "-t", "3", "-T", "1")
     world.host.run("acme/a", *client, "-s", "/bin/true")  # it ends with an error where nobody answers
     assert "fd00:1::2" in world.host.inside("acme/a", "lease", "{interface}")
+    uuids = world.northbound.uuids(tenant_owner("acme"), "DHCP_Options")
+    made = Southbound(NorthboundAddress(central.southbound)).flows(sorted(uuids[one] for one in dhcp_keys(FRONT)))
+    stages = {
+        flow.cookie: flow.stage
+        for each in made.values()
+        for flow in each
+        if "_dhcp_" in flow.stage and f'"{PORTS[0].port.id}"' in flow.match
+    }
+    assert {one.partition("_dhcp_")[2] for one in stages.values()} == {"options", "response"}
+
+    def counted(stage: str) -> int:
+        counts = flows.count(world.host.agent(), sorted(stages)).counts
+        return sum(one.packets for one in counts if stages[one.cookie].endswith(stage))
+
+    # Two of DHCP, two of DHCPv6; the switch is some seconds late.
+    wait_for(lambda: counted("options") == counted("response") == 4, "requests and answers are counted")
     world.has(vpc("icmp:timestamp-request"))
     assert set(world.host.probe("acme/a", *echoes).values()) == {None}
 
@@ -136,3 +159,36 @@ def test_a_logged_rule_is_named_and_its_lines_are_limited(world: World) -> None:
     assert ("acme/web tcp:80", "allow", "to-lport") in lines
     flooded = lines.count(("acme/web deny:udp:53", "drop", "to-lport"))
     assert 1 <= flooded < 50, f"{flooded} of 500 packets are logged"
+    read = packet_log.read(world.host.agent(), LogMark(0, 0))
+    wanted = Counter((name, word) for name, word, _side in lines)
+    assert {(one.name, one.verdict): one.lines for one in read.rules} == wanted
+    (refused,) = [one for one in read.rules if one.name == "acme/web deny:tcp:81"]
+    assert re.fullmatch(r"tcp 10\.0\.0\.2:\d+ to 10\.0\.0\.3:81", describe_packet(refused.first))
+    assert read.damaged == 0
+
+
+def test_hits_of_rules_are_those_of_the_switch(world: World, central: LocalOvn) -> None:
+    wanted = vpc("tcp:80", "deny:tcp:81", "udp:53")
+    world.has(wanted)
+    acls = {acl.key: describe_rule(acl.rule) for acl in security_acls(wanted) if acl.rule is not None}
+    by_key = world.northbound.uuids(tenant_owner("acme"), "ACL")
+    uuids = {uuid: acls[key] for key, uuid in by_key.items() if key in acls}
+    made = Southbound(NorthboundAddress(central.southbound)).flows(sorted(uuids))
+    stages = {one.stage for flows_of in made.values() for one in flows_of}
+    assert stages and all(one.startswith(("ls_in_acl", "ls_out_acl")) for one in stages), stages
+
+    def hits() -> dict[str, int]:
+        cookies = sorted({one.cookie for flows_of in made.values() for one in flows_of})
+        counted = {one.cookie: one.packets for one in flows.count(world.host.agent(), cookies).counts}
+        own = {rule: {one.cookie for one in made[uuid]} for uuid, rule in uuids.items()}
+        return {rule: sum(counted.get(one, 0) for one in own[rule]) for rule in ("tcp:80", "deny:tcp:81", "udp:53")}
+
+    before = hits()
+    assert before["udp:53"] == before["deny:tcp:81"] == 0
+    assert [world.asks(one) for one in ("a tcp b 81", "a tcp b 80")] == ["silence", "answered"]
+    counted = ("tcp:80", "deny:tcp:81")
+    wait_for(lambda: all(hits()[rule] > before[rule] for rule in counted), "the switch has counted the packets")
+    assert hits()["udp:53"] == 0
+    places = Southbound(NorthboundAddress(central.southbound)).networks([one.port.id for one in PORTS]).ports
+    assert {(one.chassis, one.is_up) for one in places.values()} == {(HOST, True)}
+    assert len(places) == len(PORTS)

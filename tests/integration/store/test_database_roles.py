@@ -273,6 +273,8 @@ def test_a_tenants_role_is_a_member_of_no_other(fleet: Fleet, postgres: LocalPos
     "statement",
     [
         "DELETE FROM usage",
+        "DELETE FROM traffic",
+        "UPDATE traffic SET tenant = 'umbrella'",
         "UPDATE usage SET tenant = 'umbrella'",
         "UPDATE usage SET begun_at = 2000000000",
         "TRUNCATE usage",

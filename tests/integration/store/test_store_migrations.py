@@ -12,7 +12,9 @@ from vgpuctl.store import tables
 from vgpuctl.store.schema import VERSION_TABLE
 from vgpuctl.store.store import Store, open_store
 
+_TO_0002 = ("DROP TABLE traffic", f"UPDATE {VERSION_TABLE} SET version_num = '0002'")
 _TO_0001 = (
+    *_TO_0002,
     "DROP INDEX ix_ports_network_id_address6",
     "ALTER TABLE ports DROP COLUMN address6",
     """UPDATE vpc_objects SET spec = replace(spec, '"source":"any"', '"source":"0.0.0.0/0"')""",

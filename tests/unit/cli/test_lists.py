@@ -120,7 +120,7 @@ def test_a_tenant_that_is_not_there_is_told_and_no_empty_list(
 
 _HOSTS = ("gpu1", "gpu2", "silent")
 _OF_NOTHING = ("list-contexts", "list-external-networks", "list-images", "list-networks")
-_EMPTY = {*_OF_NOTHING, "list-node-pools", "list-host-pools", "list-vpc-objects"}
+_EMPTY = {*_OF_NOTHING, "list-node-pools", "list-host-pools", "list-vpc-objects", "list-security-rules"}
 """Lists without a row in the store below; none of them has a column with a unit."""
 _IN_WORDS = re.compile(r"[0-9.]+ ?(?:[KMGT]i?B|[smhdw%])\b|%| ago\b|since [0-9]")
 

@@ -18,6 +18,7 @@ from vgpuctl.model.display import DisplayKind, DisplayRequest, VgpuDisplay, Vide
 from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.lease import LeaseState
 from vgpuctl.model.network import Attachment, Backend, Network, NetworkRequest, NetworkState, Port
+from vgpuctl.model.network_seen import Checked, NetworksSeen, PortPlace
 from vgpuctl.model.nic import NicRequest
 from vgpuctl.model.numa import NumaCell
 from vgpuctl.model.promise import Moment, PromiseRow, PromiseVerdict, Witness
@@ -25,7 +26,14 @@ from vgpuctl.model.switch import Switch
 from vgpuctl.model.vm import Firmware, Vm, VmRequest
 from vgpuctl.model.volume import Volume, VolumeKind, VolumeState
 from vgpuctl.promises.compare import compare, may_wait, with_waiting
-from vgpuctl.promises.witnessed import NotLookedAt, PortSeen, Promised, PromisedGateway, Witnessed
+from vgpuctl.promises.witnessed import (
+    NotLookedAt,
+    PortSeen,
+    Promised,
+    PromisedGateway,
+    PromisedMember,
+    Witnessed,
+)
 
 GIB = 2**30
 NETWORK = Network(
@@ -191,6 +199,7 @@ def test_what_another_witness_shows_breaks_the_row(seen: Witnessed, row: str) ->
 
 _NOT_OF_EVERY_VM = (
     PromiseRow.GATEWAY,
+    PromiseRow.BALANCERS,
     PromiseRow.RUNS_ONCE,
     PromiseRow.GPU_STATE,
     PromiseRow.PARTITION,
@@ -234,6 +243,54 @@ def test_the_way_out_is_kept_by_a_chassis_of_the_external_network(
     ]
     assert [(one.subject, one.verdict, one.seen) for one in found] == [("internet", verdict, seen)]
     assert [one for one in compare(promised, _seen(_xml()), Moment.LOOK) if one.row is PromiseRow.GATEWAY] == []
+
+
+def _places(chassis: str | None = "gpu1", *statuses: str | None) -> NetworksSeen:
+    checks = {one: status for one, status in zip(SHOP.checked, statuses, strict=False) if status is not None}
+    return NetworksSeen({"port-2": PortPlace(chassis, is_up=True)}, checks)
+
+
+SHOP = PromisedMember("shop", tuple(Checked("port-2", address, 80, "tcp") for address in ("10.0.1.5", "fd00::5")))
+ADDRESS = "52:54:00:00:00:02 10.0.1.5, 200 Mbit/s"
+
+
+@pytest.mark.parametrize(
+    ("places", "chassis", "verdict", "seen"),
+    [
+        (_places(), "gpu1", PromiseVerdict.KEPT, f"up on gpu1, {ADDRESS}"),
+        (_places("gpu2"), "gpu1", PromiseVerdict.BROKEN, f"up on gpu2, {ADDRESS}"),
+        (_places(None), "gpu1", PromiseVerdict.BROKEN, f"up on no chassis, {ADDRESS}"),
+        (NetworksSeen({}, {}), "gpu1", PromiseVerdict.BROKEN, f"up on no chassis, {ADDRESS}"),
+        (_places("gpu2"), None, PromiseVerdict.KEPT, f"up, {ADDRESS}"),
+        (NotLookedAt("OVN's southbound database was not named"), "gpu1", PromiseVerdict.KEPT, f"up, {ADDRESS}"),
+    ],
+)
+def test_a_port_is_on_the_chassis_of_the_vms_host_where_the_southbound_database_tells(
+    places: NetworksSeen | NotLookedAt, chassis: str | None, verdict: PromiseVerdict, seen: str
+) -> None:
+    found = compare(replace(PROMISED, chassis=chassis), replace(_seen(_xml()), places=places), Moment.CHECK)
+    assert [(one.verdict, one.seen) for one in found if one.row is PromiseRow.PORTS] == [(verdict, seen)]
+
+
+@pytest.mark.parametrize(
+    ("places", "verdict", "said"),
+    [
+        (_places("gpu1", "online", "online"), PromiseVerdict.KEPT, "10.0.1.5 tcp/80 online, fd00::5 tcp/80 online"),
+        (_places("gpu1", "online", "offline"), PromiseVerdict.BROKEN, "10.0.1.5 tcp/80 online, fd00::5 tcp/80 offline"),
+        (_places("gpu1", "error", None), PromiseVerdict.BROKEN, "10.0.1.5 tcp/80 error"),
+        (_places("gpu1", "online", ""), PromiseVerdict.NOT_LOOKED_AT, "OVN has not checked fd00::5"),
+        (_places(), PromiseVerdict.NOT_LOOKED_AT, "OVN has not checked 10.0.1.5, fd00::5"),
+        (NotLookedAt("no answer"), PromiseVerdict.NOT_LOOKED_AT, "no answer"),
+    ],
+)
+def test_a_member_of_a_balancer_answers_its_health_checks(
+    places: NetworksSeen | NotLookedAt, verdict: PromiseVerdict, said: str
+) -> None:
+    promised = replace(PROMISED, members=(SHOP,))
+    found = compare(promised, replace(_seen(_xml()), places=places), Moment.CHECK)
+    (row,) = [one for one in found if one.row is PromiseRow.BALANCERS]
+    assert (row.subject, row.verdict, row.seen or row.why) == ("shop", verdict, said)
+    assert [one for one in compare(promised, _seen(_xml()), Moment.LOOK) if one.row is PromiseRow.BALANCERS] == []
 
 
 def test_a_domain_of_it_that_another_host_runs_breaks_the_promise_whatever_its_own_host_says() -> None:

@@ -17,6 +17,7 @@ _NAMESPACE = "urn:vgpuctl:domain:1"
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _TENANT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _DOMAINS_AT_MOST, _BYTES_AT_MOST, _NAME_AT_MOST = 1024, 1 << 20, 256
+_DEVICE_AT_MOST = 15
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,8 @@ class RunningDomain:
     """One domain of which libvirt keeps a file. pid: of its QEMU. tenant: None for a foreign domain.
 
     functions: the host's PCI functions that it takes, in the order of their addresses in the guest. page_kib: the size
-    of its huge pages; 0 for the host's usual size, None where its memory is not in huge pages of one size.
+    of its huge pages; 0 for the host's usual size, None where its memory is not in huge pages of one size. ports:
+    device and OVN's port of each interface that Open vSwitch carries.
     """
 
     uuid: str
@@ -33,6 +35,7 @@ class RunningDomain:
     tenant: Optional[str] = None
     functions: Tuple[str, ...] = ()
     page_kib: Optional[int] = None
+    ports: Tuple[Tuple[str, str], ...] = ()
 
 
 _Stamp = Tuple[int, int, int]
@@ -108,6 +111,7 @@ def _read_one(host: Host, path: str) -> Optional[RunningDomain]:
         tenant if tenant and _TENANT.fullmatch(tenant) else None,
         _functions(domain),
         _page_kib(domain),
+        _ports(domain),
     )
 
 
@@ -119,6 +123,17 @@ def _page_kib(domain: "Element") -> Optional[int]:
     sizes = {(page.get("size", ""), page.get("unit", "KiB")) for page in backing.iterfind("page")} or {("0", "KiB")}
     size, unit = min(sizes)
     return int(size) if len(sizes) == 1 and unit == "KiB" and size.isdecimal() and len(size) < 10 else None
+
+
+def _ports(domain: "Element") -> Tuple[Tuple[str, str], ...]:
+    found = []
+    for interface in domain.iterfind("devices/interface"):
+        target, parameters = interface.find("target"), interface.find("virtualport[@type='openvswitch']/parameters")
+        device = "" if target is None else target.get("dev", "")
+        port = "" if parameters is None else parameters.get("interfaceid", "").lower()
+        if 0 < len(device) <= _DEVICE_AT_MOST and _UUID.fullmatch(port):
+            found.append((device, port))
+    return tuple(found)
 
 
 def _functions(domain: "Element") -> Tuple[str, ...]:

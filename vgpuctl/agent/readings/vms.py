@@ -8,12 +8,14 @@ from vgpuctl.agent.facts import hugepages
 from vgpuctl.agent.facts.pools import FileSystems
 from vgpuctl.agent.host import Host
 from vgpuctl.agent.mistakes import guarded
+from vgpuctl.agent.readings import ports
 from vgpuctl.agent.readings.domains import RunningDomain
 from vgpuctl.agent.readings.recorder import Recorder
 from vgpuctl.agent.wire.envelope import Problem
 from vgpuctl.agent.wire.measure_states import DOMAIN_STATES
 from vgpuctl.agent.wire.measures import VM
 from vgpuctl.agent.wire.memory import PoolSpace
+from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.readings import VmReadings
 
 _GROUPS = ("--state", "--cpu-total", "--balloon", "--vcpu", "--interface", "--block")
@@ -89,6 +91,8 @@ def read(
     rooms: Dict[str, Dict[str, int]] = guarded(
         unread, "the disks of VMs", lambda: read_rooms(host, told, spaces, filesystems, unread), {}
     )
+    carried: ports.Carried = ports.NOT_READ
+    carried = guarded(unread, "the ports of VMs", lambda: ports.read(host, domains.values()), carried)
     usual_kib = hugepages.read_usual_kib(host) if any(one.page_kib == 0 for one in domains.values()) else None
     found = []
     for name in sorted(told):
@@ -98,8 +102,10 @@ def read(
             tenant = None if domain is None else domain.tenant
             recorder = _record(told[name])
             if domain is not None:
+                _record_start(recorder, host, domain)
                 _record_rss(recorder, host, domain)
                 _record_pages(recorder, host, domain, usual_kib)
+                ports.record(recorder, domain, carried)
             for filesystem, size in sorted(rooms.get(name, {}).items()):
                 recorder.add("disk_allocated_bytes", size, filesystem)
             found.append(VmReadings(uuid, name, tenant, recorder.measured()))
@@ -247,6 +253,23 @@ def _guess(filesystems: FileSystems, path: str, spaces: Sequence[PoolSpace]) -> 
 def _pool_around(path: str, spaces: Sequence[PoolSpace]) -> Optional[PoolSpace]:
     around = [one for one in spaces if path.startswith(one.path.rstrip("/") + "/")]
     return max(around, key=lambda one: len(one.path), default=None)
+
+
+def _record_start(found: Recorder, host: Host, domain: RunningDomain) -> None:
+    """Record when QEMU started, by the kernel: the VM's counters began then (proc(5), stat, field 22)."""
+
+    def start() -> Optional[float]:
+        path = f"/proc/{domain.pid}/stat"
+        # The program's name is in brackets, and may have brackets and blanks itself.
+        words = host.read(path).rpartition(")")[2].split()
+        if len(words) < 20 or not words[19].isdecimal():
+            raise Problem(ProblemCode.UNREADABLE, f"{path} does not tell when the process started", path=path)
+        return int(words[19]) / host.clock_ticks()
+
+    if domain.pid is None:
+        found.unread("start_since_boot_seconds", "libvirt does not tell the process of the VM")
+    else:
+        found.ask("start_since_boot_seconds", start)
 
 
 def _record_rss(found: Recorder, host: Host, domain: RunningDomain) -> None:

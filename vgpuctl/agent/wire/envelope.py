@@ -21,12 +21,14 @@ from vgpuctl.agent.wire.decode import (
 )
 from vgpuctl.agent.wire.diagnostics import HostDiagnostics
 from vgpuctl.agent.wire.facts import Holder, HostFacts
+from vgpuctl.agent.wire.flows import FlowCounts, FlowQuestion
 from vgpuctl.agent.wire.guest_state import GuestState, StateOrder
 from vgpuctl.agent.wire.health import HostHealth
 from vgpuctl.agent.wire.image import ImageFile
 from vgpuctl.agent.wire.migration import VgpuComparison, VgpuCompatibility
 from vgpuctl.agent.wire.network_function import FunctionsReading
 from vgpuctl.agent.wire.ovn import CertificateFiles, TunnelProbe
+from vgpuctl.agent.wire.packet_log import LogQuestion, PacketLog
 from vgpuctl.agent.wire.problem_codes import ProblemCode
 from vgpuctl.agent.wire.readings import HostReadings
 from vgpuctl.agent.wire.steps import Change, Step
@@ -52,6 +54,8 @@ CALLS = (
     "record",
     "compatibility",
     "functions",
+    "flows",
+    "packet-log",
 )
 
 
@@ -83,7 +87,8 @@ class Request:
     call: one of CALLS. steps belong to `apply`, boot to `boot`, certificate and textfile to their own, dry_run to all
     four. target belongs to `holders` (a PCI address or an mdev's UUID), to `image` (an absolute path), and to
     `functions` (a function that is also asked its queries; None to list all).
-    with_digest belongs to `image`, state to `guest-state`, comparison to `compatibility`.
+    with_digest belongs to `image`, state to `guest-state`, comparison to `compatibility`, counted to `flows`, log to
+    `packet-log`.
     """
 
     call: str
@@ -96,6 +101,8 @@ class Request:
     textfile: Optional[TextfileFiles] = None
     state: Optional[StateOrder] = None
     comparison: Optional[VgpuComparison] = None
+    counted: Optional[FlowQuestion] = None
+    log: Optional[LogQuestion] = None
 
 
 @dataclass(frozen=True)
@@ -121,6 +128,8 @@ class Reply:
     recording: Optional[str] = None
     compatibility: Optional[VgpuCompatibility] = None
     functions: Optional[FunctionsReading] = None
+    flows: Optional[FlowCounts] = None
+    log: Optional[PacketLog] = None
 
 
 def request_to_json(request: Request) -> Dict[str, Any]:
@@ -144,6 +153,10 @@ def request_to_json(request: Request) -> Dict[str, Any]:
         obj["comparison"] = to_json(request.comparison)
     if request.target is not None:
         obj["target"] = request.target
+    if request.counted is not None:
+        obj["counted"] = to_json(request.counted)
+    if request.log is not None:
+        obj["log"] = to_json(request.log)
     if request.call == "image":
         obj["with_digest"] = request.with_digest
     return obj
@@ -166,6 +179,8 @@ def request_from_json(value: object) -> Request:
         "textfile": {"protocol", "call", "textfile", "dry_run"},
         "guest-state": {"protocol", "call", "state"},
         "compatibility": {"protocol", "call", "comparison"},
+        "flows": {"protocol", "call", "counted"},
+        "packet-log": {"protocol", "call", "log"},
     }.get(call, {"protocol", "call"})
     for key in obj:
         if key not in wanted:
@@ -182,6 +197,8 @@ def request_from_json(value: object) -> Request:
         from_json(TextfileFiles, obj.get("textfile"), "textfile") if call == "textfile" else None,
         from_json(StateOrder, obj.get("state"), "state") if call == "guest-state" else None,
         from_json(VgpuComparison, obj.get("comparison"), "comparison") if call == "compatibility" else None,
+        from_json(FlowQuestion, obj.get("counted"), "counted") if call == "flows" else None,
+        from_json(LogQuestion, obj.get("log"), "log") if call == "packet-log" else None,
     )
 
 

@@ -54,8 +54,10 @@ def _vgpu(
     return Measure(VGPU, name, text, labels, counter, kept, source)
 
 
-def _vm(name: str, text: str, *labels: str, counter: bool = False, kept: bool = False) -> Measure:
-    return Measure(VM, name, text, labels, counter, kept, "libvirt")
+def _vm(
+    name: str, text: str, *labels: str, counter: bool = False, kept: bool = False, source: str = "libvirt"
+) -> Measure:
+    return Measure(VM, name, text, labels, counter, kept, source)
 
 
 def _host(name: str, text: str, *labels: str, counter: bool = False, kept: bool = False) -> Measure:
@@ -158,6 +160,7 @@ _OF_VGPUS: Tuple[Measure, ...] = (
 )
 _OF_VMS: Tuple[Measure, ...] = (
     _vm("state", "1 for the state of the domain.", "state"),
+    _vm("start_since_boot_seconds", "Time from the boot of the host to the start of the VM's QEMU.", source="kernel"),
     _vm("vcpus", "Virtual CPUs that are online."),
     _vm("cpu_seconds", "CPU time of the VM.", counter=True),
     _vm("vcpu_steal_seconds", "Time that virtual CPUs waited for a CPU of the host.", counter=True),
@@ -181,6 +184,13 @@ _OF_VMS: Tuple[Measure, ...] = (
     _vm("network_send_errors", "Packets lost to errors on sending.", "interface", counter=True),
     _vm("network_receive_drops", "Received packets that were dropped.", "interface", counter=True),
     _vm("network_send_drops", "Sent packets that were dropped.", "interface", counter=True),
+    _vm(
+        "network_port_up",
+        "1 if ovn-controller of the host has installed the flows of an interface's port, else 0.",
+        "interface",
+        "port",
+        source="Open vSwitch",
+    ),
 )
 _OF_HOSTS: Tuple[Measure, ...] = (
     _host("reading_seconds", "Time that these readings took on the host."),

@@ -174,6 +174,10 @@ EXAMPLES: dict[str, tuple[Example, ...]] = {
         Example("delete-direct-connect front -t acme --dry-run", "what would be disconnected"),
         Example("delete-direct-connect front -t acme --yes", "without a question"),
     ),
+    "list-security-rules": (
+        Example("list-security-rules -t acme", "of one tenant, on each host of its VMs"),
+        Example("list-security-rules -t acme --group web -o json", "of one group, for a program"),
+    ),
     "list-vpc-objects": (
         Example("list-vpc-objects -t acme", "gateways, groups, balancers …"),
         Example("list-vpc-objects --kind floating-ip -o json", "one kind, for a program"),

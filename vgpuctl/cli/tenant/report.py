@@ -13,11 +13,13 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.plural import counted
 
 if TYPE_CHECKING:
+    from vgpuctl.quota.traffic import TrafficLine
     from vgpuctl.usecases.tenant.report import MeasuredUse, Report, TenantReport
 
 _USAGE = ("tenant", "profile", "shares", "attached", "share_hours", "gpu_hours", "framebuffer_gib_hours")
 _MEASURED = ("mig_compute_hours", "measured_hours", "coverage", "promised_used", "promised_peak", "utilization")
 _MEMORY = ("framebuffer_mean_gib", "framebuffer_peak_gib")
+_BYTES = ("received_bytes", "sent_bytes", "received_packets", "sent_packets")
 
 
 _JSON: "JsonOutput[Report]" = JsonOutput()
@@ -29,7 +31,7 @@ _JSON: "JsonOutput[Report]" = JsonOutput()
 @click.option(
     "--csv",
     "csv_of",
-    type=click.Choice(["usage", "waits", "incidents"]),
+    type=click.Choice(["usage", "traffic", "waits", "incidents"]),
     is_flag=False,
     flag_value="usage",
     help="Print comma-separated values of one part.  [default part: usage]",
@@ -49,7 +51,7 @@ def command(
     tenant: str | None, month: str | None, csv_of: str | None, html_file: Path | None, as_json: bool, **where: Any
 ) -> None:
     """Report a month of tenants: use, promises, queue waits, incidents. Shown are the hours used, the use of what was
-    promised, how long VMs waited, and the incidents that VMs felt.
+    promised, the traffic of VMs, how long VMs waited, and the incidents that VMs felt.
 
     Hours come from the usage ledger, as in `show-usage`. Use of the promise comes from past readings; COVERAGE is the
     part of these hours that was measured.
@@ -94,6 +96,13 @@ def _print_csv(report: "Report", part: str) -> None:
 
     if part == "usage":
         print_csv([*_USAGE, *_MEASURED, *_MEMORY], [row for one in report.tenants for row in _usage_rows(one)])
+    elif part == "traffic":
+        rows = [
+            [line.tenant, str(line.kind), line.name, *_counts(line), at(line.first_at), at(line.last_at)]
+            for one in report.tenants
+            for line in one.traffic
+        ]
+        print_csv(["tenant", "kind", "name", *_BYTES, "first_read", "last_read"], rows)
     elif part == "waits":
         waits = [(one.tenant, wait) for one in report.tenants for wait in one.waits]
         rows = [
@@ -117,6 +126,10 @@ def _print_csv(report: "Report", part: str) -> None:
             for name, one in found
         ]
         print_csv(["tenant", "time", "event", "what", "subject", "vms", "duration_seconds", "detail", "effect"], rows)
+
+
+def _counts(line: "TrafficLine") -> list[int]:
+    return [getattr(line, name) for name in _BYTES]
 
 
 def _usage_rows(report: "TenantReport") -> list[list[object]]:
@@ -173,6 +186,7 @@ def _print(report: "Report") -> None:
     ]
     columns = ["TENANT", "PROFILE", "SHARES", "SHARE H", "GPU H", "GIB H", "PROMISE", "PEAK", "COVERAGE"]
     print_table(columns, rows, empty="nothing was used")
+    _print_traffic(report)
     _print_waits(report)
     _print_incidents(report)
 
@@ -181,6 +195,17 @@ def _measured_words(one: "MeasuredUse | None") -> list[str | None]:
     if one is None or one.promised_used is None or one.promised_peak is None:
         return [None, None, None if one is None or not one.hours else f"{one.coverage * 100:.0f}%"]
     return [f"{one.promised_used * 100:.0f}%", f"{one.promised_peak * 100:.0f}%", f"{one.coverage * 100:.0f}%"]
+
+
+def _print_traffic(report: "Report") -> None:
+    rows = [
+        [one.tenant, f"{one.vm_traffic.received_bytes / (1 << 30):.2f}", f"{one.vm_traffic.sent_bytes / (1 << 30):.2f}"]
+        for one in report.tenants
+        if one.vm_traffic
+    ]
+    if rows:
+        print_line()
+        print_table(["TENANT", "VMS RECEIVED GIB", "VMS SENT GIB"], rows, empty="")
 
 
 def _print_waits(report: "Report") -> None:

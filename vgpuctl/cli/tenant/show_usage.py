@@ -14,6 +14,7 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.times import format_time, format_time_to_second
 
 if TYPE_CHECKING:
+    from vgpuctl.quota.traffic import TrafficLine
     from vgpuctl.quota.usage import Interval, UsageLine
 
 
@@ -33,11 +34,19 @@ class JsonIntervals(TypedDict):
     intervals: "Sequence[Interval]"
 
 
+class JsonTraffic(TypedDict):
+    """Bytes and packets of whole days, with --traffic."""
+
+    since: float
+    until: float
+    traffic: "Sequence[TrafficLine]"
+
+
 def _hours(heading: str, of: "Callable[[UsageLine], float]", drops: int = 0) -> "Column[UsageLine]":
     return Column(heading, lambda one: f"{of(one):.4f}", key=lambda one: round(of(one), 4), drops=drops)
 
 
-_JSON: "JsonOutput[JsonUsage | JsonIntervals]" = JsonOutput()
+_JSON: "JsonOutput[JsonUsage | JsonIntervals | JsonTraffic]" = JsonOutput()
 _LISTING: "Listing[UsageLine, UsageLine]" = Listing(
     columns=(
         Column("TENANT", lambda one: one.tenant),
@@ -82,6 +91,29 @@ _INTERVALS: "Listing[Interval, Interval]" = Listing(
 )
 
 
+_TRAFFIC: "Listing[TrafficLine, TrafficLine]" = Listing(
+    columns=(
+        Column("TENANT", lambda one: one.tenant),
+        Column("KIND", lambda one: str(one.kind), drops=4),
+        Column("NAME", lambda one: one.name),
+        Column("RECEIVED BYTES", lambda one: one.received_bytes),
+        Column("SENT BYTES", lambda one: one.sent_bytes),
+        Column("RECEIVED PACKETS", lambda one: one.received_packets, drops=1),
+        Column("SENT PACKETS", lambda one: one.sent_packets, drops=1),
+        Column(
+            "LAST READ",
+            lambda one: format_time_to_second(one.last_at),
+            key=lambda one: one.last_at,
+            unit=ColumnUnit.UTC,
+            drops=2,
+        ),
+    ),
+    name=lambda one: f"{one.tenant}/{one.name}",
+    json=lambda one: one,
+    empty="no traffic was counted",
+)
+
+
 @click.command("show-usage")
 @options.tenant_filter
 @click.option(
@@ -95,6 +127,7 @@ _INTERVALS: "Listing[Interval, Interval]" = Listing(
 @click.option("--until", metavar="TIME", help="End of the period.  [default: now]")
 @click.option("--month", metavar="YYYY-MM", help="Calendar month (UTC) instead of --since and --until.")
 @click.option("--intervals", is_flag=True, help="Print each interval of an attached share instead of sums.")
+@click.option("--traffic", is_flag=True, help="Print bytes and packets of VMs' interfaces, by whole days (UTC).")
 @options.database
 @_LISTING.options
 def command(
@@ -104,6 +137,7 @@ def command(
     until: str | None,
     month: str | None,
     intervals: bool,
+    traffic: bool,
     database: str | None,
     output: ListOutput,
 ) -> None:
@@ -112,32 +146,43 @@ def command(
 
     A share counts from when its device is built until it is released, also while its VM is stopped and keeps it.
     Usage stays known after VMs are deleted.
+
+    With --traffic it shows what VMs received and sent, as controllers counted it.
     """
     from vgpuctl.cli.forms.services import services
     from vgpuctl.model.times import parse_month, parse_time
     from vgpuctl.quota.limits import month_of
-    from vgpuctl.usecases.tenant.show_usage import Usage, show_usage
+    from vgpuctl.usecases.tenant.show_usage import TrafficUsage, Usage, show_traffic, show_usage
 
+    if traffic and (intervals or profiles):
+        raise UsageError("--traffic takes neither --intervals nor --profile")
     if month is not None and (since is not None or until is not None):
         raise UsageError("give either --month or --since and --until, not both")
     named = None if month is None else parse_month(month, what="--month")
     with services(database=database) as opened:
         begin, end = month_of(opened.store.now() if named is None else named)
 
-        usage = Usage(0.0, 0.0, (), ())
+        usage: Usage | TrafficUsage = Usage(0.0, 0.0, (), ())
+        first = begin if since is None else parse_time(since, what="--since")
+        last = end if month is not None else None if until is None else parse_time(until, what="--until")
 
         def read() -> Usage:
             nonlocal usage
-            usage = show_usage(
-                opened,
-                since=begin if since is None else parse_time(since, what="--since"),
-                until=end if month is not None else None if until is None else parse_time(until, what="--until"),
-                tenant=tenant,
-                profiles=profiles,
-            )
-            return usage
+            usage = found = show_usage(opened, since=first, until=last, tenant=tenant, profiles=profiles)
+            return found
 
-        if intervals:
+        def read_traffic() -> "Sequence[TrafficLine]":
+            nonlocal usage
+            usage = found = show_traffic(opened, since=first, until=last, tenant=tenant)
+            return found.lines
+
+        if traffic:
+            _TRAFFIC.show(
+                output,
+                read_traffic,
+                lambda rows: _JSON.print({"since": usage.since, "until": usage.until, "traffic": rows}),
+            )
+        elif intervals:
             _INTERVALS.show(
                 output,
                 lambda: read().intervals,

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """States of what tenants have, wait for and were promised."""
 
-from vgpuctl.model.states.kind import StateKind, number
+from vgpuctl.model.states.kind import UNKNOWN, StateKind, number
 
 SEAT_STATES = {
     "held": "A VM holds it.",
@@ -162,6 +162,34 @@ OF_TENANTS: tuple[StateKind, ...] = (
             "creating": "The network is being created.",
             "created": "The network was created, and read back from its backend then.",
             "deleting": "The network is being deleted.",
+        },
+    ),
+    StateKind(
+        "port_state",
+        "port",
+        "Port",
+        "The port of a running VM in a network that OVN carries, by OVN's southbound database; no series without it.",
+        ("tenant", "vm", "network"),
+        {
+            "up": "The VM's host carries the port, and has installed its flows.",
+            "down": "No host carries the port, or its flows are not installed.",
+            "elsewhere": "Another host than the VM's carries the port.",
+            "absent": "OVN has no such port.",
+            UNKNOWN: "The database gives no answer.",
+        },
+    ),
+    StateKind(
+        "load_balancer_member_state",
+        "port",
+        "Member of a load balancer",
+        "The health checks of a running VM behind a load balancer, by OVN's southbound database; no series without it.",
+        ("tenant", "load_balancer", "vm"),
+        {
+            "online": "The VM answers on each of its addresses.",
+            "offline": "The VM does not answer on one of its addresses.",
+            "error": "A check of it failed.",
+            "unchecked": "OVN has not checked one of its addresses, which gets connections until then.",
+            UNKNOWN: "The database gives no answer, or a word that vgpuctl does not know.",
         },
     ),
     number(

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Tables of tenants: quotas, pools of hosts, the queue, reservations, licences, usage."""
+"""Tables of tenants: quotas, pools of hosts, the queue, reservations, licences, usage, traffic."""
 
 from sqlalchemy import Boolean, Column, Double, ForeignKey, Index, Integer, Table, Text, UniqueConstraint
 
@@ -122,6 +122,23 @@ usage = Table(
     Column("ended_at", Double),
     Index(None, "tenant", "begun_at"),
     sqlite_autoincrement=True,
+)
+
+traffic = Table(
+    "traffic",
+    metadata,
+    Column("tenant", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("object", Text, primary_key=True),
+    Column("day", Double, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("received_bytes", BIG, nullable=False),
+    Column("sent_bytes", BIG, nullable=False),
+    Column("received_packets", BIG, nullable=False),
+    Column("sent_packets", BIG, nullable=False),
+    Column("first_at", Double, nullable=False),
+    Column("last_at", Double, nullable=False),
+    Index(None, "day"),
 )
 
 role_tenants = Table(

@@ -108,10 +108,14 @@ def check_promises(services: Services, vm: Vm, leases: Sequence[Lease], seen: Wi
     """Look at every row. seen: the answers of kernel, NVML and guest; the other witnesses are asked here."""
     with services.store.reading() as session:
         promised = _with_declared(services, witnesses.promised_to(session, vm, leases))
+        promised = witnesses.with_places(session, promised)
         known = known_kept(recorded(session, vm))
         seen = replace(seen, watched=witnesses.ask_watch(session, vm.host))
     seen = replace(
-        seen, ports=witnesses.ask_ports(services, promised), carrier=witnesses.ask_carrier(services, promised)
+        seen,
+        ports=witnesses.ask_ports(services, promised),
+        carrier=witnesses.ask_carrier(services, promised),
+        places=witnesses.ask_places(services, promised),
     )
     try:
         host = services.host(vm.host)

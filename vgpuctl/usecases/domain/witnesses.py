@@ -2,6 +2,7 @@
 """The promises to a VM's owner as the store has them, and the witnesses: its host's kernel, NVML, libvirt, and OVN."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TypeVar
 
 from vgpuctl.agent.wire.readings import HostReadings
@@ -13,8 +14,9 @@ from vgpuctl.model.disk_chain import chains
 from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.lease import Lease, LeaseState
 from vgpuctl.model.network import Attachment, Backend
+from vgpuctl.model.network_seen import NetworksSeen, checks_of
 from vgpuctl.model.vm import Vm
-from vgpuctl.model.vpc import Gateway
+from vgpuctl.model.vpc import Gateway, LoadBalancer
 from vgpuctl.ovn.gateways import chassis_order, gateway_port
 from vgpuctl.ovn.topology import tenant_owner
 from vgpuctl.promises.witnessed import (
@@ -24,11 +26,13 @@ from vgpuctl.promises.witnessed import (
     PortSeen,
     Promised,
     PromisedGateway,
+    PromisedMember,
     SeenDomain,
 )
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.chassis_aside import chassis_aside
+from vgpuctl.usecases.observed.network_states import chassis_of
 from vgpuctl.usecases.running.services import HostSession, Services
 
 Asked = TypeVar("Asked")
@@ -49,6 +53,19 @@ def promised_to(session: Session, vm: Vm, leases: Sequence[Lease]) -> Promised:
     return Promised(
         vm, kept, interfaces_of(vm.request), attachments, disks, gateway=_promised_gateway(session, vm, attachments)
     )
+
+
+def with_places(session: Session, promised: Promised) -> Promised:
+    """The same, with what only a check compares: the chassis of the VM's host, and its places behind balancers."""
+    if not has_ports(promised):
+        return promised
+    vm = promised.vm
+    members = [
+        PromisedMember(one.name, checks)
+        for one in session.vpc_objects(vm.request.tenant, LoadBalancer)
+        if (checks := checks_of(one, vm.request.name, promised.attachments)) is not None
+    ]
+    return replace(promised, chassis=chassis_of(session, vm.host), members=members)
 
 
 def _promised_gateway(session: Session, vm: Vm, attachments: Sequence[Attachment]) -> PromisedGateway | None:
@@ -118,6 +135,12 @@ def ask_carrier(services: Services, promised: Promised) -> str | NotLookedAt:
     if asked is None:
         return NOBODY_ASKED
     return _asked(lambda: services.southbound.gateways().carriers.get(asked.port) or "")
+
+
+def ask_places(services: Services, promised: Promised) -> NetworksSeen | NotLookedAt:
+    """Where the VM's ports are, and what health checks found of them; nobody is asked for a VM without one."""
+    ports = [one.port.id for one in promised.attachments if one.network.request.backend is Backend.OVN]
+    return _asked(lambda: services.southbound.networks(ports)) if ports else NOBODY_ASKED
 
 
 def has_ports(promised: Promised) -> bool:

@@ -8,6 +8,7 @@ from enum import StrEnum
 from vgpuctl.errors import VgpuctlError
 from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import is_ipv6
+from vgpuctl.model.network_seen import Checked
 from vgpuctl.model.vpc import Vpc
 from vgpuctl.specs.vpc_objects import KIND_OF
 from vgpuctl.usecases.network.rule_remarks import remarks_of_rules
@@ -15,7 +16,7 @@ from vgpuctl.usecases.network.vpc import read_vpc
 from vgpuctl.usecases.network.vpc_objects import find_object
 from vgpuctl.usecases.running.services import Services
 
-_Monitors = Mapping[tuple[str, str, int, str], str | None]
+_Monitors = Mapping[Checked, str | None]
 
 _OF_HTTP = "HAProxy checks them: `vgpuctl list-vpc-objects --kind load-balancer --members` asks its instances"
 
@@ -72,7 +73,7 @@ def show_load_balancer(services: Services, tenant: str, name: str) -> ShownBalan
 def _look(services: Services, ports: list[str]) -> tuple[_Monitors | None, str | None]:
     """What health checks found; None with the reason where OVN cannot be asked."""
     try:
-        return services.southbound.monitors(ports), None
+        return services.southbound.networks(ports).checks, None
     except VgpuctlError as error:
         return None, f"{error.message}: {error.hint}" if error.hint else error.message
 
@@ -90,12 +91,12 @@ def _members(vpc: Vpc, spec: LoadBalancer, monitors: _Monitors | None) -> Iterat
             elif monitors is None:
                 state = MemberState.NOT_LOOKED_AT
             else:
-                found = monitors.get((port.port.id, address, spec.vm_port, str(spec.protocol)))
+                found = monitors.get(Checked(port.port.id, address, spec.vm_port, str(spec.protocol)))
                 state = _state(found)
             yield BalancedMember(vm, address, weight, state)
 
 
 def _state(found: str | None) -> MemberState:
-    if found is None:
+    if not found:
         return MemberState.UNCHECKED
     return MemberState(found) if found in ("online", "offline") else MemberState.ERROR

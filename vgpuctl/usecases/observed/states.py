@@ -21,6 +21,7 @@ from vgpuctl.usecases.observed.attempts import Attempts, attempts_by_host
 from vgpuctl.usecases.observed.capacities import cached_capacities, with_silence
 from vgpuctl.usecases.observed.fleet_reader import HostSnapshot, state_now
 from vgpuctl.usecases.observed.known_promises import gpu_faults, silence_of
+from vgpuctl.usecases.observed.network_states import AskedNetworks, network_rows
 from vgpuctl.usecases.observed.node_pool_states import pool_rows
 from vgpuctl.usecases.observed.observation_record import (
     ABSENT,
@@ -110,6 +111,7 @@ def read_states(
     readings: Mapping[str, HostReadings] | None = None,
     snapshots: Mapping[str, HostSnapshot] | None = None,
     inventory: "Inventory | None" = None,
+    networks: AskedNetworks | None = None,
     is_read_only: bool = False,
     of: Collection[str] | None = None,
 ) -> States:
@@ -118,7 +120,8 @@ def read_states(
     hosts: the inventory's, beside those that the store knows.
     readings: by host, compared with the store for `truth_mismatch`. snapshots: the last attempts of this process to
     read each host. inventory: what is said there of hosts counts for
-    the shares that are free. is_read_only: what the store said when it was opened.
+    the shares that are free. networks: what OVN's southbound database said. is_read_only: what the store said when it
+    was opened.
     """
     records = observation_records(session)
     vms, leases, restrictions = session.vms(), session.leases(), session.restrictions()
@@ -151,6 +154,7 @@ def read_states(
         ("capacity", lambda: _of_capacity(session, inventory, leases, observed_hosts(session))),
         ("reservation", lambda: _of_reservations(session, stored)),
         ("network volume", lambda: _of_networks_and_volumes(session)),
+        ("port", lambda: network_rows(session, vms, networks)),
         ("store controller", lambda: _of_store(session, is_read_only=is_read_only)),
         ("truth", lambda: _of_truth(stored)),
     )

@@ -12,7 +12,6 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import TypeVar
 
 from vgpuctl.agent.wire.facts import HostFacts
@@ -34,18 +33,13 @@ from vgpuctl.errors import (
 from vgpuctl.guests.facts.domain_facts import NamedState
 from vgpuctl.guests.libvirtd.hypervisor import Hypervisor
 from vgpuctl.model.health import DEFAULT_HEALTH_POLICY, HealthPolicy
-from vgpuctl.model.promise import Moment
 from vgpuctl.model.vm import Vm
-from vgpuctl.model.way import Way
-from vgpuctl.store.store import Session
 from vgpuctl.usecases.declared.layout_comparison import compare_facts
 from vgpuctl.usecases.domain.promises import Findings, look_at_promises
-from vgpuctl.usecases.observed.gpu_health import note_health
-from vgpuctl.usecases.observed.guest_driver import note_seen_drivers
-from vgpuctl.usecases.observed.observations import note_answers
-from vgpuctl.usecases.observed.promise_record import note_findings
 from vgpuctl.usecases.operate.bring_back import OFF, bring_back
 from vgpuctl.usecases.operate.division import BEAT_S, Division
+from vgpuctl.usecases.operate.network_watch import NOTHING_COUNTED, NetworkCounts, NetworkWatch
+from vgpuctl.usecases.operate.sighting import Sighting, note_sighting
 from vgpuctl.usecases.running.services import HostSession, Services
 from vgpuctl.usecases.seats.licence_watch import LicenceWatch
 from vgpuctl.usecases.share.partitions import find_unsettled, settle
@@ -60,28 +54,6 @@ _SPREAD_S = 0.05
 _PAUSE_S = LOOK_S / 2
 """The pause between two looks at a host that needs long to answer."""
 _JOIN_S = 5.0
-
-
-@dataclass(frozen=True)
-class Sighting:
-    """The answers of one host at one look; what was not asked, or gave no answer, is None.
-
-    asked_at: by the monotonic clock of this process. way: how it was asked. readings: on a site with licence pools.
-    promises: what was found of each promise to the owners of the VMs that run there.
-    """
-
-    host: str
-    asked_at: float
-    way: Way | None
-    facts: HostFacts | None = None
-    domains: Mapping[str, NamedState] | None = None
-    errors: Sequence[VgpuctlError] = ()
-    layout: tuple[str, ...] | None = None
-    health: HostHealth | None = None
-    policy: HealthPolicy | None = None
-    readings: HostReadings | None = None
-    promises: Sequence[tuple[Vm, Findings]] = ()
-    recorded: threading.Event = field(default_factory=threading.Event)
 
 
 @contextlib.contextmanager
@@ -197,28 +169,6 @@ class _Watch:
             )
 
 
-def note_sighting(session: Session, one: Sighting, licences: LicenceWatch) -> None:
-    """Record a sighting. licences: the watch of this host's, which is to keep it after the transaction.
-
-    Commands observe the host as well: what they have seen since it was asked stays."""
-    note_answers(
-        session,
-        one.host,
-        facts=one.facts,
-        layout=one.layout,
-        domains=one.domains,
-        errors=one.errors,
-        way=one.way,
-        age_s=time.monotonic() - one.asked_at,
-    )
-    if one.health is not None and one.policy is not None:
-        note_health(session, one.host, one.health, one.policy)
-    note_findings(session, one.promises, Moment.LOOK)
-    if one.readings is not None:
-        licences.note(session, {one.host: one.readings}, session.leases(one.host))
-        note_seen_drivers(session, {one.host: one.readings})
-
-
 class _HostWatch:
     """One host, with a thread and a session of its own beside the one that commands use on the same connection."""
 
@@ -244,6 +194,8 @@ class _HostWatch:
         self._is_told = False
         self._took_s = 0.0
         self._read_at: float | None = None
+        self._measured: HostReadings | None = None
+        self._networks = NetworkWatch(services, self._tell)
         self._boot_id: str | None = None
         self._brought_back: str | None = None
         self._told: dict[str, str] = {}
@@ -310,7 +262,9 @@ class _HostWatch:
         errors: list[VgpuctlError] = []
         inventory, asked_at = self._services.inventory, time.monotonic()
         facts, domains, layout, health, policy, readings = None, None, None, None, None, None
+        networks = NOTHING_COUNTED
         promises: Sequence[tuple[Vm, Findings]] = ()
+        self._measured = None
         # Due at this look rather than at the next.
         if self._read_at is None or asked_at - self._read_at > READ_S - LOOK_S / 2:
             facts, health = self._answer(self._read, errors, was_open=self._session is not None) or (None, None)
@@ -321,13 +275,16 @@ class _HostWatch:
         if not any(_is_of_whole_host(error) for error in errors):
             domains = self._answer(self._domains, errors, was_open=self._watched is not None)
         if facts is not None and domains is not None:
-            promises = _attempt(lambda: self._promises(facts, domains, readings), self._name, []) or ()
+            promises = _attempt(lambda: self._promises(facts, domains), self._name, []) or ()
+            networks = _attempt(lambda: self._count(facts, domains), self._name, []) or NOTHING_COUNTED
             self._settle_partitions(facts, domains)
         if self._services.inventory is not inventory:
             errors.clear()  # The host may have another address by now, and its connection was closed.
         way = self._services.way_to(self._name)
         return Sighting(
-            self._name, asked_at, way, facts, domains, tuple(errors), layout, health, policy, readings, promises
+            *(self._name, asked_at, way, facts, domains, tuple(errors), layout, health, policy, readings),
+            promises,
+            networks,
         )
 
     def _compared(self, facts: HostFacts) -> tuple[str, ...] | None:
@@ -354,19 +311,24 @@ class _HostWatch:
         try:
             with self._services.store.reading() as session:
                 is_counted = bool(session.licence_pools())
-            return self._open().agent.readings() if is_counted else None
+            return self._measure() if is_counted else None
         except VgpuctlError as error:
             self._tell("the licences of its guests are not watched", error)
             return None
 
-    def _promises(
-        self, facts: HostFacts, domains: Mapping[str, NamedState], readings: HostReadings | None
-    ) -> Sequence[tuple[Vm, Findings]]:
-        """The findings of each VM's promises. readings: of this look, where NVML was read already."""
-        host = self._open()
-        return look_at_promises(
-            self._services, host, facts, domains, lambda: host.agent.readings() if readings is None else readings
-        )
+    def _promises(self, facts: HostFacts, domains: Mapping[str, NamedState]) -> Sequence[tuple[Vm, Findings]]:
+        """The findings of each VM's promises."""
+        return look_at_promises(self._services, self._open(), facts, domains, self._measure)
+
+    def _count(self, facts: HostFacts, domains: Mapping[str, NamedState]) -> NetworkCounts:
+        """What is due of tenants' networks."""
+        return self._networks.look(self._open(), facts, domains, self._measure)
+
+    def _measure(self) -> HostReadings:
+        """The readings of this look, which are read at the first question."""
+        if self._measured is None:
+            self._measured = self._open().agent.readings()
+        return self._measured
 
     def _settle_partitions(self, facts: HostFacts, domains: Mapping[str, NamedState]) -> None:
         """Have the partitions active that running VMs need. A restarted Fabric Manager waits 60 s to be told them."""

@@ -245,6 +245,11 @@ class Services:
         return self._opens.tracer()
 
     @property
+    def has_southbound(self) -> bool:
+        """True if OVN's southbound database was named."""
+        return self._opens.southbound is not None
+
+    @property
     def southbound(self) -> "Southbound":
         """OVN's southbound database, which is only read. Raises UsageError when none was named."""
         if self._opens.southbound is None:

@@ -25,6 +25,7 @@ from vgpuctl.telemetry.history import History, MeasuredValue
 from vgpuctl.telemetry.host_page import host_page, kept_values, telemetry_sources
 from vgpuctl.usecases.observed.fleet_reader import FleetReader, HostSnapshot, read_fleet
 from vgpuctl.usecases.observed.guest_driver import keep_seen_drivers
+from vgpuctl.usecases.observed.network_states import AskedNetworks, ask_networks
 from vgpuctl.usecases.observed.states import States, read_states
 from vgpuctl.usecases.running.services import Services
 from vgpuctl.usecases.seats.licence_watch import LicenceWatch
@@ -35,6 +36,8 @@ _LOGGER = logging.getLogger("vgpuctl.telemetry")
 _PRUNE_S = 3600.0
 _SHORTEST_STALE_S = 60.0
 _JOIN_S = 5.0
+NETWORKS_S = 60.0
+"""How often OVN's southbound database is asked: its answer grows with the ports of all tenants."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +85,8 @@ class Exporter:
         self._formats: set[bool] = set()
         self._watch, self._licences = FindingsWatch(), LicenceWatch()
         self._findings = Page()
+        self._networks: AskedNetworks | None = None
+        self._networks_at: float | None = None
         self._read_once: Mapping[str, HostSnapshot] | None = None
         self._stop = threading.Event()
         self._reader = FleetReader(services, interval_s=interval_s, tell=self._keep)
@@ -256,6 +261,12 @@ class Exporter:
         ends = {str(file): certificate_end(file) for file in files}
         self._certificate_ends = {file: end for file, end in ends.items() if end is not None}
 
+    def _ask_networks(self) -> AskedNetworks | None:
+        """What OVN's southbound database says of ports and members, at most a minute ago."""
+        if self._networks_at is None or time.monotonic() - self._networks_at > NETWORKS_S:
+            self._networks, self._networks_at = ask_networks(self._services), time.monotonic()
+        return self._networks
+
     def _readings(self) -> dict[str, HostReadings]:
         """The readings of every host whose last one is not too old."""
         return {
@@ -273,6 +284,7 @@ class Exporter:
         readings = self._readings()
         try:
             self._read_certificates()
+            networks = self._ask_networks()
             store = self._services.open_store()
             with store.reading() as session:
                 states = read_states(
@@ -281,6 +293,7 @@ class Exporter:
                     readings=readings,
                     snapshots=snapshots,
                     inventory=self._services.inventory,
+                    networks=networks,
                     is_read_only=store.read_only_reason is not None,
                 )
         except VgpuctlError as failure:

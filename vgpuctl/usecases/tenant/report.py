@@ -22,6 +22,7 @@ from vgpuctl.quota.report import (
     tenants_of,
     year_until,
 )
+from vgpuctl.quota.traffic import TrafficCount, TrafficKind, TrafficLine, add_up_traffic
 from vgpuctl.quota.usage import Interval, UsageLine, add_up
 from vgpuctl.telemetry.history import HOUR_S, Sample
 from vgpuctl.usecases.observed.states import States, read_states
@@ -75,7 +76,7 @@ class TenantReport:
     """One tenant. usage: as show-usage adds it up; share_seconds: of all lines, to the second.
 
     measured: by profile; empty without past readings. months: the last ones until this, at most twelve. states: of the
-    moment of the report.
+    moment of the report. traffic: as show-usage --traffic adds it up.
     """
 
     tenant: str
@@ -88,6 +89,13 @@ class TenantReport:
     incidents: tuple[Incident, ...] = ()
     states: tuple[StateCount, ...] = ()
     months: tuple[MonthUse, ...] = ()
+    traffic: tuple[TrafficLine, ...] = ()
+
+    @property
+    def vm_traffic(self) -> TrafficCount:
+        """Bytes and packets of all its VMs."""
+        each = (one.carried for one in self.traffic if one.kind is TrafficKind.VM)
+        return sum(each, TrafficCount())
 
     @property
     def gpu_hours(self) -> float:
@@ -114,10 +122,10 @@ def make_report(services: Services, *, since: float, until: float, tenant: str |
     usage = show_usage(services, since=since, until=until, tenant=tenant)
     with services.store.reading() as session:
         now = session.now()
+        traffic = add_up_traffic(session.traffic(since, usage.until, tenant))
+        used = {*tenants_of(usage.intervals), *(one.tenant for one in traffic)}
         names = (
-            [tenant]
-            if tenant is not None
-            else sorted({*(one.name for one in session.tenants()), *tenants_of(usage.intervals)}, key=natural)
+            [tenant] if tenant is not None else sorted({*(one.name for one in session.tenants()), *used}, key=natural)
         )
         # What has begun in the period may have ended after it.
         events = session.events(None, EventFilter(kinds=tuple(map(str, (*INCIDENT_KINDS, *END_KINDS))), since=since))
@@ -140,6 +148,7 @@ def make_report(services: Services, *, since: float, until: float, tenant: str |
                 incidents=tuple(incidents_of(events, intervals, name, usage.until, power[name])),
                 states=tuple(_states_of(states, name)),
                 months=tuple(months_of([one for one in year if one.tenant == name], usage.until)),
+                traffic=tuple(one for one in traffic if one.tenant == name),
             )
             if past is not None and intervals:
                 try:

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""show-usage: what tenants used, from the ledger of attached shares."""
+"""show-usage: what tenants used, from the ledger of attached shares and that of traffic."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from vgpuctl.catalog import ProfileName, profile_name
 from vgpuctl.errors import UsageError
+from vgpuctl.quota.traffic import TrafficLine, add_up_traffic, whole_days
 from vgpuctl.quota.usage import Interval, UsageLine, add_up
 from vgpuctl.usecases.found.known_profiles import refuse_unknown_profiles
 from vgpuctl.usecases.running.services import Services
@@ -19,6 +20,15 @@ class Usage:
     until: float
     lines: tuple[UsageLine, ...]
     intervals: tuple[Interval, ...]
+
+
+@dataclass(frozen=True)
+class TrafficUsage:
+    """since, until: the days that were added up, seconds since the epoch."""
+
+    since: float
+    until: float
+    lines: tuple[TrafficLine, ...]
 
 
 def show_usage(
@@ -35,10 +45,7 @@ def show_usage(
     Raises NotFound for the tenant, UsageError for a range that ends before it begins and for a profile that nobody
     knows and nobody used.
     """
-    now = services.store.now()
-    if until is not None and until <= since:
-        raise UsageError("the range of time ends before it begins", hint="give --until later than --since")
-    end = now if until is None else min(until, now)
+    end = _end(services, since, until)
     with services.store.reading() as session:
         if tenant is not None:
             session.tenant(tenant)
@@ -48,6 +55,28 @@ def show_usage(
         refuse_unknown_profiles(session, map(str, wanted - used), what="--profile")
     kept = tuple(one for one in found if not wanted or wanted & _names_of(one))
     return Usage(since, end, tuple(add_up(kept, since, end)), kept)
+
+
+def show_traffic(services: Services, *, since: float, until: float | None, tenant: str | None = None) -> TrafficUsage:
+    """Add up the traffic of each object on the days that a range touches; None is now.
+
+    Raises NotFound for the tenant, UsageError for a range that ends before it begins.
+    """
+    end = _end(services, since, until)
+    with services.store.reading() as session:
+        if tenant is not None:
+            session.tenant(tenant)
+        rows = session.traffic(since, end, tenant)
+    begin, last = whole_days(since, end)
+    return TrafficUsage(begin, min(last, services.store.now()), tuple(add_up_traffic(rows)))
+
+
+def _end(services: Services, since: float, until: float | None) -> float:
+    """The end of a range, which nothing beyond now is in. Raises UsageError."""
+    if until is not None and until <= since:
+        raise UsageError("the range of time ends before it begins", hint="give --until later than --since")
+    now = services.store.now()
+    return now if until is None else min(until, now)
 
 
 def _names_of(one: Interval) -> set[ProfileName]:

@@ -23,6 +23,7 @@ from vgpuctl.promises.witnessed import (
 )
 from vgpuctl.sharing.measured import MeasuredShare, join_leases
 from vgpuctl.usecases.domain.promises import check_promises
+from vgpuctl.usecases.network.dhcp_answers import describe_dhcp
 from vgpuctl.usecases.observed.guest_driver import read_host
 from vgpuctl.usecases.observed.observations import read_facts
 from vgpuctl.usecases.observed.promise_record import note_findings
@@ -57,6 +58,7 @@ def check_vm(
         notes: tuple[str, ...] = (f"the guest was not asked: {report.why}",) if leases else ()
     else:
         notes = tuple(f"the guest says: {line}" for line in describe(report))
+    notes = (*notes, *describe_dhcp(services, vm))
     ids = tuple(lease.id for lease in leases)
     with services.store.transaction() as session:
         check = PromiseCheck(vm.uuid, session.now(), verdict_of(findings), ids, findings, notes)

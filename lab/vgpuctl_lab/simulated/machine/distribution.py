@@ -5,6 +5,9 @@ from dataclasses import dataclass, field
 
 from vgpuctl_lab.simulated.machine.shape import Shape
 
+DOMAINS = "run/libvirt/qemu"
+"""Where libvirt keeps a file of each running domain."""
+
 
 @dataclass(frozen=True)
 class Distribution:

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """The effects of starting and ending a VM: its QEMU holds devices, libvirt binds functions to vfio-pci."""
 
+import itertools
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from xml.sax.saxutils import escape
 
+from vgpuctl_lab.simulated.machine.distribution import DOMAINS
 from vgpuctl_lab.simulated.machine.drivers import VFIO, Drivers
 from vgpuctl_lab.simulated.machine.shape import VF_PROFILE
 from vgpuctl_lab.simulated.machine.state import Domain, MachineFolder, State
-from vgpuctl_lab.simulated.machine.virsh import DOMAINS
 
 QEMU_LOGS = "var/log/libvirt/qemu"
 # What leads a line: libvirt's time, and the time and the name that QEMU gives its own messages (`-msg timestamp=on`).
@@ -19,6 +21,9 @@ NO_NODES: Mapping[str, int] = {}
 WEDGED = "vf-wedged"
 # A QEMU killed before this age wedges its VFs.
 _YOUNG_S = 60.0
+_OF_TEST_DRIVER = re.compile(r"<target dev='testnet\d+'/>")
+_TAP = re.compile(r"<target dev='vnet(\d+)'/>")
+_INTERFACE = re.compile(r"<interface .*?</interface>", re.DOTALL)
 
 
 class StartRefused(Exception):
@@ -61,7 +66,7 @@ def start(
         if pages is not None:
             _take_pages(machine, state, domain, *pages, nodes_kib)
         state.domains[vm_uuid] = domain
-        _keep_file(machine, vm_uuid, domain, xml)
+        _keep_file(machine, vm_uuid, domain, None if xml is None else _with_taps(machine, xml))
     version = machine.shape.versions.get("libvirtd", "").rpartition(" ")[2]
     log_of_qemu(machine, name, f"starting up libvirt version: {version}, hostname: {machine.folder.name}")
 
@@ -73,6 +78,23 @@ def log_of_qemu(machine: MachineFolder, name: str, line: str, *, form: str = _BY
     now = datetime.fromtimestamp(machine.state().now(), UTC).strftime(form)
     with path.open("a") as file:
         file.write(f"{now}{line}\n")
+
+
+def _with_taps(machine: MachineFolder, xml: str) -> str:
+    """Name the device of each network interface, as libvirt does: `vnet` and a number that no running VM has.
+
+    libvirt's test driver names those of each domain `testnet0` and so on.
+    """
+    running = [file.read_text() for file in (machine.root / DOMAINS).glob("*.xml")]
+    numbers = itertools.count(max((int(one) for text in running for one in _TAP.findall(text)), default=-1) + 1)
+
+    def named(interface: re.Match[str]) -> str:
+        bare = _OF_TEST_DRIVER.sub("", interface[0])
+        if "<target" in bare:
+            return bare
+        return bare.replace("</interface>", f"<target dev='vnet{next(numbers)}'/></interface>")
+
+    return _INTERFACE.sub(named, xml)
 
 
 def _keep_file(machine: MachineFolder, vm_uuid: str, domain: Domain, xml: str | None) -> None:

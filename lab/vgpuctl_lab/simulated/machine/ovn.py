@@ -4,9 +4,10 @@
 import json
 from collections.abc import Sequence
 from itertools import groupby
+from xml.etree import ElementTree
 
 from vgpuctl_lab.simulated.machine import network_functions
-from vgpuctl_lab.simulated.machine.distribution import distribution_of
+from vgpuctl_lab.simulated.machine.distribution import DOMAINS, distribution_of
 from vgpuctl_lab.simulated.machine.shape import Shape
 from vgpuctl_lab.simulated.machine.state import MachineFolder, Ovn, State
 
@@ -60,6 +61,8 @@ def run(machine: MachineFolder, program: str, arguments: Sequence[str]) -> tuple
         return 0, f"{_connection(machine, state)}\n", ""
     if not state.services.get(distribution_of(machine.shape).switch):
         return 1, "", "database connection failed (No such file or directory)\n"
+    if program == "ovs-ofctl" and "dump-flows" in words:
+        return 0, _flows(state, words[-1]), ""
     if program == "ovs-ofctl":
         counted = [state.ovn.received.get(remote, 0) for remote in state.ovn.tunnels]
         return (
@@ -67,6 +70,9 @@ def run(machine: MachineFolder, program: str, arguments: Sequence[str]) -> tuple
             "".join(f"  port  {number}: rx pkts={count}, bytes=0\n" for number, count in enumerate(counted, 1)),
             "",
         )
+    if program == "ovsdb-client" and len(operations := json.loads(words[-1])) == 2 and "query" not in words:
+        assert operations[1]["table"] == "Interface", operations
+        return 0, json.dumps([{"rows": _ports(machine, state)}]), ""
     if program == "ovsdb-client":
         is_southbound = "query" in words
         role = "ovn-controller" if state.ovn.has_role else ""
@@ -127,6 +133,35 @@ def _change(ovn: Ovn, words: list[str]) -> None:
             if interface in ovn.bridges.get(bridge, ()):
                 ovn.bridges[bridge].remove(interface)
             ovn.ports.pop(interface, None)
+
+
+def _flows(state: State, wanted: str) -> str:
+    """The flows of a cookie, where a VM runs: two of each, with counts that follow from the cookie and rise."""
+    cookie = wanted.removeprefix("cookie=0x").partition("/")[0]
+    if not state.domains:
+        return ""
+    age_s = max(state.now() - min(one.started_at for one in state.domains.values()), 0.0)
+    packets = int(cookie, 16) % 100 + int(age_s)
+    fields = f"n_packets={packets}, n_bytes={packets * 98}, idle_age=1, priority=3001,ip actions=resubmit(,45)"
+    head = f" cookie=0x{int(cookie, 16):x}, duration={age_s:.3f}s"
+    return "".join(f"{head}, table={table}, {fields}\n" for table in (44, 45))
+
+
+def _ports(machine: MachineFolder, state: State) -> list[object]:
+    """The interfaces of running VMs, as libvirt and ovn-controller write them."""
+    rows: list[object] = []
+    for domain in state.domains.values():
+        root = ElementTree.fromstring((machine.root / DOMAINS / f"{domain.name}.xml").read_text())
+        for interface in root.iterfind(".//devices/interface"):
+            target, parameters = interface.find("target"), interface.find("virtualport/parameters")
+            if target is None or parameters is None:
+                continue
+            ids = {"iface-id": parameters.get("interfaceid", ""), "iface-status": "active"}
+            if ids["iface-id"] not in state.ovn.not_installed:
+                ids |= {"ovn-installed": "true"}
+            pairs = ["map", [list(item) for item in ids.items()]]
+            rows.append({"name": target.get("dev", ""), "external_ids": pairs, "ofport": len(rows) + 1})
+    return rows
 
 
 def _tables(ovn: Ovn) -> list[object]:

@@ -139,7 +139,6 @@ class Domain:
 @dataclass
 class Ovn:
     """Open vSwitch's database, which outlives a reboot, and how OVN fares. tunnels: what each one carries.
-
     has_role: whether the southbound database listens with OVN's role for hosts. received: packets by tunnel; dropped:
     ends whose packets a firewall here drops; refused: ends that refuse ours, in words; bfd: states; ports: internal.
     """
@@ -156,6 +155,7 @@ class Ovn:
     bfd: dict[str, str] = field(default_factory=dict)
     mtu: int = 1500
     ports: dict[str, dict[str, str]] = field(default_factory=dict)
+    not_installed: list[str] = field(default_factory=list)
 
 
 @dataclass

@@ -123,6 +123,8 @@ def build(shape: Shape, state: State) -> Tree:
         words = ("qemu-system-x86_64", "-name", f"guest={domain.name}", "-uuid", vm_uuid)
         tree[f"/proc/{domain.pid}/cmdline"] = "\0".join(words) + "\0"
         tree[f"/proc/{domain.pid}/comm"] = "qemu-system-x86"
+        start = max(round((domain.started_at - state.booted_at) * 100), 0)
+        tree[f"/proc/{domain.pid}/stat"] = f"{domain.pid} (CPU 0/KVM) S {'0 ' * 18}{start} 0 0\n"
         held_kib = sum(int(size_kib) * count for size_kib, count in domain.pages.items())
         tree[f"/proc/{domain.pid}/status"] = f"Name:\tqemu-system-x86\nHugetlbPages:\t{held_kib:8} kB\nThreads:\t4\n"
     for path, text in state.files.items():

@@ -9,10 +9,10 @@ import zlib
 from collections.abc import Iterator, Sequence
 from xml.etree import ElementTree
 
+from vgpuctl_lab.simulated.machine.distribution import DOMAINS
 from vgpuctl_lab.simulated.machine.sensors import Sensors
 from vgpuctl_lab.simulated.machine.state import Domain, MachineFolder
 
-DOMAINS = "run/libvirt/qemu"
 _RUNNING, _BOOTED = 1, 1
 _NANO = 1_000_000_000
 _WITH_VALUE = ("-c", "--connect")

@@ -21,7 +21,7 @@ from vgpuctl.model.licence import Edition, LicencePool
 from vgpuctl.model.way import Way
 from vgpuctl.store.store import open_store
 from vgpuctl.usecases.observed.observations import ObservedHost, note_answers, observed_hosts
-from vgpuctl.usecases.operate import watch_hosts
+from vgpuctl.usecases.operate import sighting, watch_hosts
 from vgpuctl.usecases.operate.watch_hosts import watching
 from vgpuctl.usecases.running.services import HostSession, Openers, Services
 
@@ -253,7 +253,7 @@ def test_what_a_host_answered_while_the_store_was_away_is_recorded_later(
             raise StoreUnusable("the disk is full")
         record(*arguments, **answers)
 
-    monkeypatch.setattr(watch_hosts, "note_answers", note)
+    monkeypatch.setattr(sighting, "note_answers", note)
     with watching(services, threading.Event()):
         try:
             _soon(lambda: _seen(services).state == "unreachable", limit_s=watch_hosts.ANSWER_S / 2)
@@ -274,7 +274,7 @@ def test_the_watch_goes_on_after_an_error_that_nobody_foresaw(
             raise ZeroDivisionError
         record(*arguments, **answers)
 
-    monkeypatch.setattr(watch_hosts, "note_answers", note)
+    monkeypatch.setattr(sighting, "note_answers", note)
     with watching(services, threading.Event()):
         _soon(lambda: HOST in _all_seen(services))
 

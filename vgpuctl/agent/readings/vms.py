@@ -261,10 +261,10 @@ def _record_start(found: Recorder, host: Host, domain: RunningDomain) -> None:
     def start() -> Optional[float]:
         path = f"/proc/{domain.pid}/stat"
         # The program's name is in brackets, and may have brackets and blanks itself.
-        words = host.read(path).rpartition(")")[2].split()
-        if len(words) < 20 or not words[19].isdecimal():
+        words, ticks = host.read(path).rpartition(")")[2].split(), host.clock_ticks()
+        if len(words) < 20 or not words[19].isdecimal() or ticks <= 0:
             raise Problem(ProblemCode.UNREADABLE, f"{path} does not tell when the process started", path=path)
-        return int(words[19]) / host.clock_ticks()
+        return int(words[19]) / ticks
 
     if domain.pid is None:
         found.unread("start_since_boot_seconds", "libvirt does not tell the process of the VM")

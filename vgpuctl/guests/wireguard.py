@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from vgpuctl.guests.templating import render_template
 from vgpuctl.model.network import is_ipv6
-from vgpuctl.model.vpc import VpnConnection
+from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.model.wireguard import tunnel_mtu_of
 
 

@@ -12,13 +12,11 @@ from vgpuctl.model.bgp import Announcement, Bgp
 from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import DEFAULT_TUNNEL_MTU, Network, Port, Subnet, is_address, is_ipv6
 from vgpuctl.model.network_function import FunctionPlace
-from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.security_rule import EgressDefault, Rule
 from vgpuctl.model.vpc_kind import VpcKind
+from vgpuctl.model.vpn import VpnConnection
 
 DEFAULT_GROUP = "default"
-WIREGUARD_PORT = 51820
-"""The port that wg(8) and its users take."""
 DISCARD = "discard"
 """In the place of a route's next hop: packets are dropped. OVN has the same word."""
 
@@ -274,56 +272,6 @@ class PeeringSpec:
     def key(self) -> str:
         """The other tenant."""
         return self.tenant
-
-
-@dataclass(frozen=True)
-class VpnConnection:
-    """A WireGuard tunnel between a tenant's networks and another site.
-
-    network: where its function has a port. prefixes: networks of the other site. port: of UDP, of the address of the
-    tenant's gateway. peer_key: the peer's public key, None while it is to be made here. endpoint: `198.51.100.7:51820`,
-    None for a peer behind NAT, which begins itself. keepalive_s: between packets that keep a NAT open, None for none.
-
-    The store gives it addresses in `network`, the gateway's addresses, the keys of our side, and the public key of a
-    peer whose configuration was made here.
-    """
-
-    kind: ClassVar[VpcKind] = VpcKind.VPN_CONNECTION
-    name: str
-    network: str
-    prefixes: tuple[str, ...]
-    port: int = WIREGUARD_PORT
-    peer_key: str | None = None
-    endpoint: str | None = None
-    keepalive_s: int | None = None
-    preshared_key: SecretText | None = None
-    address: str = ""
-    address6: str = ""
-    external_address: str = ""
-    external_address6: str = ""
-    private_key: SecretText | None = None
-    public_key: str = ""
-    made_peer_key: str = ""
-
-    @property
-    def key(self) -> str:
-        """Its name among the tenant's VPN connections."""
-        return self.name
-
-    @property
-    def addresses(self) -> tuple[str, ...]:
-        """Its addresses in its network, IPv4 first."""
-        return tuple(dict.fromkeys(one for one in (self.address, self.address6) if one))
-
-    @property
-    def peer(self) -> str:
-        """The public key of the peer, "" while nobody knows it."""
-        return self.peer_key or self.made_peer_key
-
-    @property
-    def subnets(self) -> tuple[Subnet, ...]:
-        """The networks of the other site."""
-        return tuple(map(ipaddress.ip_network, self.prefixes))
 
 
 @dataclass(frozen=True)

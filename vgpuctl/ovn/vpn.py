@@ -4,7 +4,8 @@
 from collections.abc import Iterator
 
 from vgpuctl.model.network import is_ipv6
-from vgpuctl.model.vpc import Vpc, VpnConnection, ovn_name
+from vgpuctl.model.vpc import Vpc, ovn_name
+from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.ovn.balancing import endpoint
 from vgpuctl.ovn.rows import Row
 

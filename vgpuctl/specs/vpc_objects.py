@@ -30,10 +30,10 @@ from vgpuctl.model.vpc import (
     Route,
     SecurityGroup,
     VpcSpec,
-    VpnConnection,
 )
 from vgpuctl.model.vpc_kind import VpcKind
 from vgpuctl.model.vpc_text import parse_forwarded
+from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.specs import comparison
 from vgpuctl.specs.field import Choice, Field, Table, Text, Whole, show
 from vgpuctl.specs.flags import read_flags, read_text

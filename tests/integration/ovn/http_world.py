@@ -46,6 +46,7 @@ class HttpWorld:
     def __init__(self, central: LocalOvn) -> None:
         self._central = central
         self._stack = ExitStack()
+        self._next_port = 10_000
         self._certificate, self._key = self_signed("shop.example.com")
         self.client_address = "10.0.1.4"
         group = SecurityGroup("web", (Rule(Protocol.TCP, (_MEMBER_PORT, _MEMBER_PORT), "10.0.1.0/24"),))
@@ -125,7 +126,7 @@ class HttpWorld:
         self, path: str, host: str, *, address: str | None = None, headers: Sequence[Sequence[str]] = ()
     ) -> list[Any]:
         """One request of the client: status, what the member tells, headers."""
-        url = json.dumps([address or self.balancer.address, _PORT, True, host, path])
+        url = json.dumps([self.balancer.address, _PORT, True, host, path])
         answered: list[Any] = json.loads(self._ask("get", url, json.dumps(headers)))
         return answered
 
@@ -144,14 +145,14 @@ class HttpWorld:
 
     def load(self, count: int) -> dict[str, Any]:
         """Many requests of the client."""
-        told: dict[str, Any] = json.loads(self._ask("load", self._url(), str(count), str(_WORKERS)))
+        told: dict[str, Any] = json.loads(self._ask("load", *self._load(count)))
         return told
 
     def rotate_under_load(self, count: int) -> dict[str, Any]:
         """While the client makes requests: another certificate, one member more, then the first one drained."""
         both = replace(self.balancer, vms=("a", "b"), routes=(), pools=())
         self.bring(balancer=both)
-        running = begin_web(self._packets.prefix("acme/c"), "load", self._url(), str(count), str(_WORKERS))
+        running = begin_web(self._packets.prefix("acme/c"), "load", *self._load(count))
         time.sleep(0.5)
         self._certificate, self._key = self_signed("shop.example.com")
         renewed = replace(both, certificate=self._certificate, private_key=SecretText.of(self._key))
@@ -197,6 +198,11 @@ class HttpWorld:
             except OSError:
                 continue
         return found
+
+    def _load(self, count: int) -> tuple[str, ...]:
+        """The arguments of a load, with source ports that no other one has."""
+        first, self._next_port = self._next_port, self._next_port + count
+        return self._url(), str(count), str(_WORKERS), str(first)
 
     def _url(self) -> str:
         return json.dumps([self.balancer.address, _PORT, True, "shop.example.com", "/"])

@@ -1,8 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A load balancer of HTTPS with real OVN, HAProxy and packets: two instances, members that end, a rotated certificate.
-
-`python -m tests.proof.rotation` makes 10,000 requests while the same is done.
-"""
+"""A load balancer of HTTPS with real OVN, HAProxy and packets: instances and members end, certificates are rotated."""
 
 import json
 import shutil
@@ -88,7 +85,6 @@ def test_members_are_counted_and_an_instance_may_die(world: HttpWorld) -> None:
 
 
 def test_no_request_fails_while_the_certificate_and_the_members_change(world: HttpWorld) -> None:
-    """The same as the proof, with fewer requests."""
     told = world.rotate_under_load(600)
     assert told["failures"] == {}, json.dumps(told)
     assert len(told["certificates"]) == 2 and set(told["names"]) == {"a", "b"}

@@ -22,7 +22,8 @@ from vgpuctl.guests.frr import BgpSession, read_sessions
 from vgpuctl.guests.wireguard import peer_text
 from vgpuctl.model.bgp import Announcement, Bgp, BgpNeighbour, BgpSpeaker
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.vpc import ExternalNetwork, Peering, SecurityGroup, Vpc, VpnConnection
+from vgpuctl.model.vpc import ExternalNetwork, Peering, SecurityGroup, Vpc
+from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.ovn.northbound import Northbound, NorthboundAddress
 from vgpuctl.ovn.topology import external_owner, external_rows, tenant_owner, vpc_rows
 from vgpuctl.ovn.wireguard_keys import new_keys

@@ -18,10 +18,6 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 _LIMIT_S = 15.0
-_FIRST_PORT = 10_000
-"""Of the source ports of `load`, each used once: Open vSwitch 3.1's own conntrack ends itself when one is used again
-for a translated connection that has just closed (lib/conntrack.c, conn_update_state).
-"""
 
 
 class _Server(ThreadingHTTPServer):
@@ -74,8 +70,12 @@ def raw(address: str, port: str, text: str) -> None:
         _tell(one.recv(4000).decode("latin-1").partition("\r\n")[0])
 
 
-def load(url: str, count: str, workers: str) -> None:
-    """Make many requests; print how many failed and why, and who answered with which certificate."""
+def load(url: str, count: str, workers: str, first_port: str) -> None:
+    """Make many requests; print how many failed and why, and who answered with which certificate.
+
+    first_port: of the source ports, each used once: Open vSwitch 3.1's own conntrack ends itself when one is used again
+    for a translated connection that has just closed (lib/conntrack.c, conn_update_state).
+    """
     wanted, lock = int(count), threading.Lock()
     begun = 0
     failures: Counter[str] = Counter()
@@ -89,7 +89,7 @@ def load(url: str, count: str, workers: str) -> None:
                 if begun == wanted:
                     return
                 begun += 1
-                source_port = _FIRST_PORT + begun
+                source_port = int(first_port) + begun
             try:
                 status, body, _headers, certificate = _request(json.loads(url), [], source_port)
                 problem = "" if status == 200 else f"status {status}"

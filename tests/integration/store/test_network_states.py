@@ -7,10 +7,11 @@ import pytest
 
 from tests.integration.store.samples import host_facts, network, vm
 from tests.unit.chassis_cases import WORKING
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import Backend, Port
 from vgpuctl.model.network_seen import Checked, NetworksSeen, PortPlace
 from vgpuctl.model.vm import VmState
-from vgpuctl.model.vpc import LoadBalancer, PortProtocol
+from vgpuctl.model.vpc import PortProtocol
 from vgpuctl.store.store import Store
 from vgpuctl.usecases.observed.network_states import AskedNetworks, network_rows
 

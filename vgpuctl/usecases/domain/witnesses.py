@@ -13,10 +13,11 @@ from vgpuctl.guests.libvirtd.storage import Storage
 from vgpuctl.model.disk_chain import chains
 from vgpuctl.model.interfaces import interfaces_of
 from vgpuctl.model.lease import Lease, LeaseState
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import Attachment, Backend
 from vgpuctl.model.network_seen import NetworksSeen, checks_of
 from vgpuctl.model.vm import Vm
-from vgpuctl.model.vpc import Gateway, LoadBalancer
+from vgpuctl.model.vpc import Gateway
 from vgpuctl.ovn.gateways import chassis_order, gateway_port
 from vgpuctl.ovn.topology import tenant_owner
 from vgpuctl.promises.witnessed import (

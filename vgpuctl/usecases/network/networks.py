@@ -12,7 +12,8 @@ from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import SMALLEST_MTU6, Backend, Network, NetworkRequest, NetworkState, is_local6
 from vgpuctl.model.plural import counted
 from vgpuctl.model.vm import check_name
-from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, Gateway, PeeringSpec, Route, VpnConnection
+from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, Gateway, PeeringSpec, Route
+from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.specs.network import list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion

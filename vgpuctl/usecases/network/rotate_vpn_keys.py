@@ -6,8 +6,8 @@ from dataclasses import dataclass, field, replace
 from vgpuctl.errors import UsageError
 from vgpuctl.guests.wireguard import peer_text
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.vpc import VpnConnection
 from vgpuctl.model.vpc_kind import VpcKind
+from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.ovn.wireguard_keys import new_keys
 from vgpuctl.specs.vpc_objects import KIND_OF
 from vgpuctl.store.store import Session

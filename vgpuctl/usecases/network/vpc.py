@@ -26,9 +26,9 @@ from vgpuctl.model.vpc import (
     Vpc,
     VpcPort,
     VpcSpec,
-    VpnConnection,
 )
 from vgpuctl.model.vpc_kind import VpcKind
+from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.ovn.topology import external_owner, external_rows, tenant_owner, vpc_rows
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.announcements import provider_vpcs

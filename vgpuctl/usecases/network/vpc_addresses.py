@@ -20,8 +20,8 @@ from vgpuctl.model.vpc import (
     Route,
     SecurityGroup,
     VpcSpec,
-    VpnConnection,
 )
+from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.ovn.certificate_pairs import check_pair
 from vgpuctl.specs.vpc_objects import KINDS
 from vgpuctl.store.store import Session

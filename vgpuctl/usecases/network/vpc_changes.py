@@ -25,9 +25,9 @@ from vgpuctl.model.vpc import (
     Route,
     SecurityGroup,
     VpcSpec,
-    VpnConnection,
 )
 from vgpuctl.model.vpc_kind import VpcKind
+from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.specs.vpc_objects import is_same, without_given
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.function_kinds import FUNCTION_KINDS

@@ -10,8 +10,9 @@ from vgpuctl.errors import NotFound, UsageError, VpcObjectDiffers
 from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import is_ipv6
 from vgpuctl.model.vm import Vm
-from vgpuctl.model.vpc import FloatingIp, Gateway, PeeringSpec, PortForward, VpcSpec, VpnConnection
+from vgpuctl.model.vpc import FloatingIp, Gateway, PeeringSpec, PortForward, VpcSpec
 from vgpuctl.model.vpc_kind import VpcKind
+from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.specs.vpc_objects import KIND_OF, ObjectKind, describe, is_same, list_differences
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.found.deletion import Deletion

@@ -8,7 +8,7 @@ from vgpuctl.errors import UsageError
 from vgpuctl.model.event_kind import EventKind
 from vgpuctl.model.secret_text import SecretText
 from vgpuctl.model.vm import printed_name
-from vgpuctl.model.vpc import VpnConnection
+from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.ovn.wireguard_keys import new_keys
 from vgpuctl.store.store import Session
 

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from vgpuctl.errors import NetworkInUse, UsageError
 from vgpuctl.model.network import SMALLEST_MTU6, Network, Subnet, is_ipv6, overlap
-from vgpuctl.model.vpc import ExternalNetwork, PeeringSpec, PortForward, PortProtocol, VpnConnection
+from vgpuctl.model.vpc import ExternalNetwork, PeeringSpec, PortForward, PortProtocol
+from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.model.wireguard import endpoint_address, tunnel_mtu_of
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.tunnel_mtu import tunnel_mtu

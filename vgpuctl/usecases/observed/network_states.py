@@ -5,11 +5,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import Attachment, Backend
 from vgpuctl.model.network_seen import ONLINE, Checked, NetworksSeen, checks_of
 from vgpuctl.model.states import UNKNOWN, StateRow
 from vgpuctl.model.vm import Vm, VmState
-from vgpuctl.model.vpc import LoadBalancer
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.running.services import Services
 

@@ -11,16 +11,8 @@ import pytest
 from vgpuctl.errors import NetworkInUse, StateError, UsageError
 from vgpuctl.model.network import AddressKind, Backend, Network, NetworkRequest, NetworkState
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.vpc import (
-    ExternalNetwork,
-    Gateway,
-    PeeringSpec,
-    PortForward,
-    PortProtocol,
-    Vpc,
-    VpcSpec,
-    VpnConnection,
-)
+from vgpuctl.model.vpc import ExternalNetwork, Gateway, PeeringSpec, PortForward, PortProtocol, Vpc, VpcSpec
+from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.ovn.topology import vpc_rows
 from vgpuctl.ovn.wireguard_keys import is_pair, new_keys
 from vgpuctl.store.store import Store, open_store

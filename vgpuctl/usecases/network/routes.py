@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from vgpuctl.errors import NetworkInUse, NotFound, UsageError
 from vgpuctl.model.network import AddressKind, Network, Subnet, is_address, is_ipv6, overlap
 from vgpuctl.model.vpc import DISCARD, DirectConnect, ExternalNetwork, Gateway, PeeringSpec, Route
+from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.store.store import Session
 from vgpuctl.usecases.network.vpc import carried
 
@@ -14,6 +15,7 @@ _HELD = {
     AddressKind.GATEWAY: "the tenant's router itself",
     AddressKind.MONITOR: "the address that OVN's health checks ask from",
     AddressKind.BALANCER: "a load balancer's",
+    AddressKind.FUNCTION: "a network function's",
 }
 
 
@@ -42,6 +44,7 @@ def refuse_unfit_route(session: Session, tenant: str, route: Route, *, external:
             )
     _refuse_outside(session, tenant, route, label, external)
     _refuse_peers(session, tenant, route, label)
+    _refuse_vpns(session, tenant, route, label)
     for hop in route.next_hops:
         if hop != DISCARD and hop not in route.addresses:
             _refuse_network(session, tenant, hop, label)
@@ -84,6 +87,15 @@ def _refuse_peers(session: Session, tenant: str, route: Route, label: str) -> No
                     f"{label} overlaps with {network.printed_name} ({network.request.cidrs}) of a peered tenant",
                     hint="the peering routes there: choose another prefix, or delete the peering",
                 )
+
+
+def _refuse_vpns(session: Session, tenant: str, route: Route, label: str) -> None:
+    for vpn in () if route.is_default else session.vpc_objects(tenant, VpnConnection):
+        if overlap([ipaddress.ip_network(route.prefix)], vpn.subnets):
+            raise NetworkInUse(
+                f"{label} overlaps with {', '.join(vpn.prefixes)} of VPN connection {vpn.name}",
+                hint="the tunnel has these addresses: choose another prefix, or take it out of the VPN connection",
+            )
 
 
 def _refuse_network(session: Session, tenant: str, hop: str, label: str) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from vgpuctl.errors import NetworkInUse, UsageError
 from vgpuctl.model.network import SMALLEST_MTU6, Network, Subnet, is_ipv6, overlap
-from vgpuctl.model.vpc import ExternalNetwork, PeeringSpec, PortForward, PortProtocol
+from vgpuctl.model.vpc import ExternalNetwork, PeeringSpec, PortForward, PortProtocol, Route
 from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.model.wireguard import endpoint_address, tunnel_mtu_of
 from vgpuctl.store.store import Session
@@ -62,6 +62,8 @@ def refuse_vpn(session: Session, tenant: str, vpn: VpnConnection) -> None:
     others = [one for one in session.vpc_objects(tenant, VpnConnection) if one.key != vpn.key]
     places = [*_tenants_places(session, tenant), *_provider(session.external_networks())]
     places += [(f"VPN connection {one.name}", subnet) for one in others for subnet in one.subnets]
+    routes = [one for one in session.vpc_objects(tenant, Route) if not one.is_default]
+    places += [(f"route {one.key}", ipaddress.ip_network(one.prefix)) for one in routes]
     _refuse_overlap(f"VPN connection {vpn.name} of tenant {tenant}", prefixes, places)
     if vpn.endpoint is not None:
         _refuse_endpoint(session, vpn)

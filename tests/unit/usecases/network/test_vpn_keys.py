@@ -11,7 +11,7 @@ import pytest
 from vgpuctl.errors import NetworkInUse, StateError, UsageError
 from vgpuctl.model.network import AddressKind, Backend, Network, NetworkRequest, NetworkState
 from vgpuctl.model.secret_text import SecretText
-from vgpuctl.model.vpc import ExternalNetwork, Gateway, PeeringSpec, PortForward, PortProtocol, Vpc, VpcSpec
+from vgpuctl.model.vpc import ExternalNetwork, Gateway, PeeringSpec, PortForward, PortProtocol, Route, Vpc, VpcSpec
 from vgpuctl.model.vpn import VpnConnection
 from vgpuctl.ovn.topology import vpc_rows
 from vgpuctl.ovn.wireguard_keys import is_pair, new_keys
@@ -61,6 +61,7 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
                 PortForward(PortProtocol.UDP, "", 5353, "dns", 53),
                 PortForward(PortProtocol.TCP, "", 51820, "web", 80),
                 PeeringSpec("globex", -1),
+                Route("10.66.0.0/16", ("discard",)),
                 VPN,
             ):
                 set_object(session, "acme", spec)
@@ -82,6 +83,7 @@ REFUSED: tuple[tuple[VpcSpec, type[Exception], str], ...] = (
         NetworkInUse,
         "overlaps with 2001:db8:100::/56, a prefix that external network other routes",
     ),
+    (replace(LAB, prefixes=("10.66.7.0/24",)), NetworkInUse, "overlaps with 10.66.0.0/16, route 10.66.0.0/16"),
     (TWO, UsageError, "overlaps with another of its prefixes"),
     (replace(LAB, prefixes=("fd00:20::/64",)), UsageError, "network acme/front has no IPv6 addresses"),
     (replace(LAB, network="alone"), UsageError, "is isolated"),
@@ -96,6 +98,7 @@ REFUSED: tuple[tuple[VpcSpec, type[Exception], str], ...] = (
         "external network internet has no IPv6 addresses",
     ),
     (PortForward(PortProtocol.UDP, "", 51820, "web", 80), NetworkInUse, "is VPN connection office's"),
+    (Route("192.168.10.128/25", ("discard",)), NetworkInUse, "192.168.10.0/24 of VPN connection office"),
     (PeeringSpec("umbrella", -1), NetworkInUse, "overlaps with 192.168.10.0/25, network umbrella/front"),
 )
 

@@ -14,10 +14,12 @@ import pytest
 from tests.integration.ovn.packets import HOST, OUTSIDE, PacketHost, Wanted, expect, missing_for_packets
 from tests.integration.ovn.test_ipv6 import FRONT, SERVER, network, ports
 from tests.ovn_fixture import LocalOvn
+from vgpuctl.model.http_balancing import BalancerProtocol
 from vgpuctl.model.load_balancer import BalancerHash, LoadBalancer
 from vgpuctl.model.network import mac_address
+from vgpuctl.model.network_seen import Checked
 from vgpuctl.model.security_rule import Protocol, Rule
-from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, PortProtocol, Route, SecurityGroup, Vpc, ovn_name
+from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, Route, SecurityGroup, Vpc, ovn_name
 from vgpuctl.ovn.northbound import Northbound, NorthboundAddress
 from vgpuctl.ovn.southbound import Southbound
 from vgpuctl.ovn.topology import external_owner, external_rows, tenant_owner, vpc_rows
@@ -48,7 +50,7 @@ ACME = Vpc(
 )
 
 
-SHOP = LoadBalancer("shop", "10.0.0.253", 8000, PortProtocol.TCP, ("b", "c"), 80, 1, 3, 2, "front")
+SHOP = LoadBalancer("shop", "10.0.0.253", 8000, BalancerProtocol.TCP, ("b", "c"), 80, 1, 3, 2, "front")
 
 
 @dataclass(frozen=True)
@@ -199,13 +201,16 @@ def test_a_vm_that_drains_keeps_its_connections_and_gets_no_new_ones(world: Worl
 
 
 def test_a_check_of_udp_takes_silence_for_health(world: World) -> None:
-    dns = LoadBalancer("dns", "10.0.0.252", 53, PortProtocol.UDP, ("b", "c"), 53, 1, 1, 1, "front")
+    dns = LoadBalancer("dns", "10.0.0.252", 53, BalancerProtocol.UDP, ("b", "c"), 53, 1, 1, 1, "front")
     world.has(replace(ACME, balancers=(dns,)))
     closed, silent = (ACME.ports_by_vm[vm].port for vm in ("b", "c"))
     world.host.run("acme/c", "ip", "address", "del", f"{silent.address}/24", "dev", world.host.interface("acme/c"))
     world.host.stop_serving("acme/b")
     southbound, deadline = Southbound(NorthboundAddress(world.central.southbound)), time.monotonic() + 30
-    wanted = {(closed.id, closed.address, 53, "udp"): "offline", (silent.id, silent.address, 53, "udp"): "online"}
+    wanted = {
+        Checked(closed.id, closed.address, 53, "udp"): "offline",
+        Checked(silent.id, silent.address, 53, "udp"): "online",
+    }
     while (found := southbound.networks([closed.id, silent.id]).checks) != wanted:
         assert time.monotonic() < deadline, found
         time.sleep(0.3)

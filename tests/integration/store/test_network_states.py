@@ -7,16 +7,17 @@ import pytest
 
 from tests.integration.store.samples import host_facts, network, vm
 from tests.unit.chassis_cases import WORKING
+from vgpuctl.model.http_balancing import BalancerProtocol
 from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import Backend, Port
 from vgpuctl.model.network_seen import Checked, NetworksSeen, PortPlace
 from vgpuctl.model.vm import VmState
-from vgpuctl.model.vpc import PortProtocol
+from vgpuctl.model.vpc import BalancerProtocol
 from vgpuctl.store.store import Store
 from vgpuctl.usecases.observed.network_states import AskedNetworks, network_rows
 
 CHASSIS = "gpu1"
-SHOP = LoadBalancer("shop", "10.0.0.254", 80, PortProtocol.TCP, ("web", "later"), 8080, network="front")
+SHOP = LoadBalancer("shop", "10.0.0.254", 80, BalancerProtocol.TCP, ("web", "later"), 8080, network="front")
 
 
 @pytest.fixture

@@ -10,11 +10,12 @@ from uuid import uuid4
 import pytest
 
 from vgpuctl.errors import VgpuctlError
+from vgpuctl.model.http_balancing import BalancerProtocol
 from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import AddressKind, Backend, Network, NetworkRequest, NetworkState
 from vgpuctl.model.routes import foreign_sources, next_hops_of, parse_next_hop, parse_prefix, route_for
 from vgpuctl.model.vm import Vm, VmRequest, VmState
-from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, Gateway, PeeringSpec, PortProtocol, Route, Vpc
+from vgpuctl.model.vpc import DirectConnect, ExternalNetwork, Gateway, PeeringSpec, Route, Vpc
 from vgpuctl.ovn.topology import vpc_rows
 from vgpuctl.store.session import Session
 from vgpuctl.store.store import open_store
@@ -57,7 +58,7 @@ def session(tmp_path: Path) -> Iterator[Session]:
             Gateway("internet"),
             DirectConnect("site", "provider", 42),
             PeeringSpec("globex", -1),
-            LoadBalancer("shop", "", 80, PortProtocol.TCP, (VM,), 80, network="front"),
+            LoadBalancer("shop", "", 80, BalancerProtocol.TCP, (VM,), 80, network="front"),
         ):
             set_object(opened, "acme", spec)
         yield opened

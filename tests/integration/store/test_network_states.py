@@ -12,7 +12,6 @@ from vgpuctl.model.load_balancer import LoadBalancer
 from vgpuctl.model.network import Backend, Port
 from vgpuctl.model.network_seen import Checked, NetworksSeen, PortPlace
 from vgpuctl.model.vm import VmState
-from vgpuctl.model.vpc import BalancerProtocol
 from vgpuctl.store.store import Store
 from vgpuctl.usecases.observed.network_states import AskedNetworks, network_rows
 

@@ -2,7 +2,7 @@
 """The rights of PostgreSQL's roles on the store, granted by its owner.
 
 An operator may add events and has no right to change or delete one, and none to say which role wrote it: the default of
-the column does. Of the ledger of usage it may only end what has begun, and of that of traffic only add.
+the column does. Of the ledger of usage it may only end what has begun and rename its VM, and of that of traffic only add.
 
 The table `role_tenants` names the tenant whose rows a role sees (vgpuctl.store.row_policies). The role's rights end
 when operators delete the row, so a later tenant of the same name is not visible to it.
@@ -23,7 +23,7 @@ _MOST_CONNECTIONS = 5
 """Of a tenant's role: one that takes all connections of the server keeps everybody else out."""
 _CHOSEN_BY_THE_DATABASE = {"id", "database_role"}
 _LEDGERS = {
-    "usage": "ended_at",
+    "usage": "ended_at, vm_name",
     "traffic": "name, received_bytes, sent_bytes, received_packets, sent_packets, last_at",
 }
 """Tables of which an operator may change these columns alone, and delete nothing."""

@@ -228,9 +228,8 @@ def test_a_balancer_gets_other_vms_and_checks_and_keeps_its_address(operator: Op
         assert told["changed"] is is_changed
         assert told["object"]["spec"] == before | {"vms": ["web-1", "web-2"], "health_interval_s": 9}
         assert told["remarks"] == ["tenant acme has no VM web-2 yet"]
-    assert "interval=9" in central.nbctl("--bare", "--columns=options", "list", "Load_Balancer_Health_Check").replace(
-        '"', ""
-    )
+    told = central.nbctl("--bare", "--columns=options", "list", "Load_Balancer_Health_Check")
+    assert "interval=9" in told.replace('"', "")
     operator.does(*balancer, "--vm-port", "8080", "--remove-vm", "web-2")
     (vip,) = central.nbctl("--bare", "--columns=vips", "list", "Load_Balancer").split()
     assert (vip.partition("=")[0], vip.rpartition(":")[2]) == (f"{before['address']}:80", "8080")

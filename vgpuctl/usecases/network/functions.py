@@ -165,7 +165,7 @@ def chosen_chassis(services: Services, tenant: str, chassis: Sequence[str]) -> l
     if not chosen:
         raise UsageError(
             f"no host can have programs of tenant {tenant}: its external network names no chassis",
-            hint="name hosts with `vgpuctl create-external-network … --chassis HOST`",
+            hint="name hosts with option --chassis of `vgpuctl create-external-network`",
         )
     return chosen
 

@@ -25,6 +25,7 @@ runbooks serial server since size snapshot taints timeout until user vgpu_params
 bandwidth cidr6 cpu_weight disk_iops disk_mbps gateway6 gone pool6 routed6
 add_addresses addresses remove_addresses traffic
 add_prefixes bgp_as bgp_neighbours bgp_password bgp_speakers endpoint peer_key prefixes preshared_key remove_prefixes
+certificate check key pools routes
 """
 FREE = frozenset(_FREE.split())
 """Texts of a form of their own, and names of what the store does not have."""

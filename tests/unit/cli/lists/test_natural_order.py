@@ -21,6 +21,7 @@ OWN_ORDER = {
     "vgpuctl.cli.placement.queue": "the order in which the queue is served",
     "vgpuctl.cli.placement.reservations": "by their next begin",
     "vgpuctl.cli.lists.event_output": "by time",
+    "vgpuctl.cli.network.list_security_rules": "of a group, as they decide",
     "vgpuctl.cli.telemetry.list_targets": "hosts before guests",
     "vgpuctl.cli.tenant.show_usage": "intervals by time",
 }

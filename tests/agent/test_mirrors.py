@@ -24,6 +24,7 @@ ELSEWHERE = {
 PARTS = {
     "assumed",
     "boot_unit",
+    "function_programs",
     "guest_state",
     "letting_go",
     "persistence",

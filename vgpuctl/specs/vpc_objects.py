@@ -107,7 +107,7 @@ class ObjectKind:
     @property
     def name(self) -> str:
         """Its name in sentences."""
-        return self.kind.replace("-", " ").replace(" ip", " IP")
+        return self.kind.replace("-", " ").replace(" ip", " IP").replace("vpn", "VPN")
 
     @cached_property
     def table(self) -> Table[Any]:

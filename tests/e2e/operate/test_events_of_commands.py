@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every command is run once: a changing one leaves its event, a reading one and a dry run leave none."""
 
+import base64
 import contextlib
 import datetime
 import json
+import os
 import shlex
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
@@ -96,7 +98,11 @@ def scene(
     """The operators of one walk. On PostgreSQL the main one has a role with an operator's rights and no others."""
     (tmp_path / "globex.yml").write_text("version: 1\ntenant: globex\nquotas: {vms: 3}\n")
     (tmp_path / "mig.yml").write_text("version: v1\nmig-configs: {plain: [{devices: all, mig-enabled: false}]}\n")
-    shop = replace(layouts.operator, variables={"VGPUCTL_OVN_NORTHBOUND": central.northbound})
+    key = tmp_path / "key"
+    key.write_bytes(base64.b64encode(os.urandom(32)))
+    key.chmod(0o600)
+    variables = {"VGPUCTL_OVN_NORTHBOUND": central.northbound, "VGPUCTL_KEY_FILE": str(key)}
+    shop = replace(layouts.operator, variables=variables)
     operators = {}
     for name in ("other", "forgetful"):
         (tmp_path / name).mkdir()

@@ -2,7 +2,8 @@
 """The rights of PostgreSQL's roles on the store, granted by its owner.
 
 An operator may add events and has no right to change or delete one, and none to say which role wrote it: the default of
-the column does. Of the ledger of usage it may only end what has begun and rename its VM, and of that of traffic only add.
+the column does. Of the ledger of usage it may only end what has begun and rename its VM, and of that of traffic only
+add.
 
 The table `role_tenants` names the tenant whose rows a role sees (vgpuctl.store.row_policies). The role's rights end
 when operators delete the row, so a later tenant of the same name is not visible to it.

@@ -43,6 +43,8 @@ FULL = replace(
     idle_timeout_s=5,
 )
 
+WEIGHED = replace(FULL, draining=("web.3",), weights=("web_2=3",))
+
 
 def _checked(folder: Path, config: str, certificate: str | None = None) -> subprocess.CompletedProcess[str]:
     """What HAProxy says of a configuration."""
@@ -55,12 +57,22 @@ def _checked(folder: Path, config: str, certificate: str | None = None) -> subpr
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=20)
 
 
-@pytest.mark.parametrize("balancer", [SHOP, FULL, replace(SHOP, vms=("gone",))])
+@pytest.mark.parametrize("balancer", [SHOP, FULL, WEIGHED, replace(SHOP, vms=("gone",))])
 def test_haproxy_accepts_what_is_rendered(balancer: LoadBalancer, tmp_path: Path) -> None:
     config = render_config(balancer, MEMBERS if balancer.vms != ("gone",) else {}, PLACE)
     done = _checked(tmp_path, config)
     assert done.returncode == 0, done.stderr
     assert "WARNING" not in done.stderr, done.stderr
+
+
+def test_a_vm_that_drains_has_no_weight_and_others_have_their_own() -> None:
+    words = [line.split() for line in render_config(WEIGHED, MEMBERS, PLACE).splitlines()]
+    weights = {
+        line[1].strip("'"): line[line.index("weight") + 1]
+        for line in words
+        if line[:1] == ["server"] and "weight" in line
+    }
+    assert weights == {"web_2": "3", "web.3": "0"}
 
 
 def test_haproxy_accepts_a_certificate_and_refuses_another_key(tmp_path: Path) -> None:

@@ -184,7 +184,7 @@ def test_hits_of_rules_are_those_of_the_switch(world: World, central: LocalOvn) 
         return {rule: sum(counted.get(one, 0) for one in own[rule]) for rule in ("tcp:80", "deny:tcp:81", "udp:53")}
 
     before = hits()
-    assert before["udp:53"] == before["deny:tcp:81"] == 0
+    assert before["udp:53"] == 0
     assert [world.asks(one) for one in ("a tcp b 81", "a tcp b 80")] == ["silence", "answered"]
     counted = ("tcp:80", "deny:tcp:81")
     wait_for(lambda: all(hits()[rule] > before[rule] for rule in counted), "the switch has counted the packets")

@@ -6,6 +6,7 @@ from typing import Any
 
 from vgpuctl.agent.wire.cdi import FILE, SetContainerGpus
 from vgpuctl.agent.wire.fabric import ActivatePartition, DeactivatePartition, RestorePartitions
+from vgpuctl.agent.wire.network_function import SetNetworkFunction
 from vgpuctl.agent.wire.sharing import VGPU_STEPS, DeleteMdev, SetFunctionParams, SetVfParams, StopFunction, VgpuStep
 from vgpuctl.agent.wire.steps import (
     BindDriver,
@@ -118,6 +119,7 @@ WORDS: Mapping[type, Callable[[Any], str]] = {
         f"write FABRIC_MODE={step.mode} and FABRIC_MODE_RESTART={int(step.keeps_partitions)} for Fabric Manager"
     ),
     RestartFabricManager: lambda step: "restart Fabric Manager where it does not run with its configuration",
+    SetNetworkFunction: lambda step: f"{'have' if step.function else 'remove'} the network function {step.name}",
     SetOvnDaemon: lambda step: f"{'start' if step.active else 'stop'} OVN's {step.part}",
     SetOvnChassis: lambda step: f"have the OVN chassis as before: {step.chassis}",
     SetUplinkBridge: _uplink,

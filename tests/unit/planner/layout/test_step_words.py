@@ -4,6 +4,7 @@
 import pytest
 
 from vgpuctl.agent.wire.cdi import SetContainerGpus
+from vgpuctl.agent.wire.network_function import SetNetworkFunction
 from vgpuctl.agent.wire.sharing import SetVfProfile
 from vgpuctl.agent.wire.steps import (
     STEPS,
@@ -42,6 +43,7 @@ GPU = "0000:41:00.0"
         (SetUplinkBridge("br-provider", None), "delete the bridge br-provider"),
         (SetContainerGpus((GPU,)), f"have {GPU} in /etc/cdi/vgpuctl.json, for containers of the host"),
         (SetContainerGpus(()), "remove /etc/cdi/vgpuctl.json"),
+        (SetNetworkFunction("vgn_0123456789ab"), "remove the network function vgn_0123456789ab"),
     ],
 )
 def test_a_step_is_told_in_words(step: Step, words: str) -> None:

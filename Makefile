@@ -30,11 +30,11 @@ test: ## Run all tests but the long ones, as CI does; needs root or sudo (24 min
 	@bash scripts/setup test
 	@bash scripts/test
 
-test-quick: ## Run the tests that need no emulated host (17 minutes)
+test-quick: ## Run the tests that need no emulated host (21 minutes)
 	@bash scripts/setup test
 	@bash scripts/test -m "not kernel_lab"
 
-test-long: ## Run the tests that are too long for `make test`; each has a shorter one there (16 minutes beside a `make test`)
+test-long: ## Run the tests that are too long for `make test`; each has a shorter one there (40 minutes beside other work)
 	@bash scripts/setup test
 	@bash scripts/test --long
 

@@ -6,6 +6,7 @@ apply-hosts sets the hosts up, onboard makes the tenants. Their VMs are placed o
 is plugged in on an emulated host by an endpoint with the same binding. The tests build on one another, in their order.
 """
 
+import contextlib
 import logging
 import os
 import re
@@ -36,7 +37,7 @@ from tests.network.endpoints import (
     outside_pings,
     prepare,
 )
-from tests.ovn_fixture import LocalOvn
+from tests.ovn_fixture import LocalOvn, make_chassis
 from vgpuctl.ovn.authority import Authority
 from vgpuctl.ovn.gateways import chassis_order
 from vgpuctl_lab.cards import parse_host
@@ -118,10 +119,30 @@ class World:
     endpoints: dict[tuple[str, str], Endpoint] = field(default_factory=dict)
 
     def onboard(self, content: dict[str, Any]) -> bool:
-        """Onboard a tenant; whether anything changed."""
+        """Onboard a tenant; whether anything changed. Its endpoints are plugged in as its VMs get their ports.
+
+        A VM is not what was promised until a host has claimed its port.
+        """
         file = self.folder / f"{content['tenant']}.yml"
         file.write_text(yaml.safe_dump(content, sort_keys=False))
-        return bool(self.tenants.json("onboard", str(file))["changed"])
+        ended = threading.Event()
+        plugging = threading.Thread(target=self._plug_new, args=(content["tenant"], ended))
+        plugging.start()
+        try:
+            return bool(self.tenants.json("onboard", str(file))["changed"])
+        finally:
+            ended.set()
+            plugging.join()
+
+    def _plug_new(self, tenant: str, ended: threading.Event) -> None:
+        wanted = [place for place in PLACES if place[0] == tenant and place[:2] not in self.endpoints]
+        while wanted and not ended.wait(0.5):
+            for place in list(wanted):
+                with contextlib.suppress(AssertionError):  # it has no port yet
+                    found = self.endpoint(*place)
+                    found.add()
+                    self.endpoints[place[:2]] = found
+                    wanted.remove(place)
 
     def endpoint(self, tenant: str, vm: str, host: str) -> Endpoint:
         """The endpoint in a VM's place."""
@@ -137,7 +158,7 @@ class World:
     def plug(self, only: str | None = None) -> None:
         """Plug every endpoint in, or those of one host, and wait until OVN has all."""
         for tenant, vm, host in PLACES:
-            if only in (None, host):
+            if host == only or (only is None and (tenant, vm) not in self.endpoints):
                 self.endpoints[tenant, vm] = self.endpoint(tenant, vm, host)
                 self.endpoints[tenant, vm].add()
         self.settle()
@@ -185,6 +206,7 @@ def world(fleet: lab.LabFolder, tmp_path_factory: pytest.TempPathFactory) -> Ite
     folder = lab.LabFolder(Path(named) if named else short / "lab")
     started = lab.up([parse_host(f"{name}=t4:mdev") for name in NAMES], folder=folder, memory_mib=2048, say=print)
     hosts = {one.name: KernelHost(one.name, one.inventory, folder) for one in started}
+    make_chassis(fleet)
     authority = Authority(home / "authority")
     authority.create()
     authority.issue("central")

@@ -25,7 +25,7 @@ import yaml
 
 import vgpuctl_lab as lab
 from tests.e2e.operator import Operator
-from tests.lab.simulated_fixtures import fleet
+from tests.lab.simulated_fixtures import fleet, make_chassis
 from tests.lab_fixtures import KernelHost
 from tests.network.endpoints import (
     OUTSIDE_ROUTER,
@@ -37,7 +37,8 @@ from tests.network.endpoints import (
     outside_pings,
     prepare,
 )
-from tests.ovn_fixture import LocalOvn, make_chassis
+from tests.network.tenants import ACME, GLOBEX, INITECH, INTERNET, PLACES
+from tests.ovn_fixture import LocalOvn
 from vgpuctl.ovn.authority import Authority
 from vgpuctl.ovn.gateways import chassis_order
 from vgpuctl_lab.cards import parse_host
@@ -52,59 +53,6 @@ LIMIT_S = 120.0
 MACHINE = "10.0.2.2"
 # BFD needs 3 s with Open vSwitch's defaults; emulated hosts are slow.
 MOST_GAP_S = 15.0
-INTERNET = (
-    *("create-external-network", "internet", "--cidr", "203.0.113.0/24", "--gateway", OUTSIDE_ROUTER),
-    *("--physical-network", "provider", "--management", "10.0.2.0/24", "--pool", "203.0.113.10-203.0.113.99"),
-)
-OPEN = [{"protocol": "tcp", "ports": "80-81"}, {"protocol": "icmp"}]
-
-
-def _tenant(name: str, networks: dict[str, str], vms: dict[str, str], **more: Any) -> dict[str, Any]:
-    return {
-        "version": 1,
-        "tenant": name,
-        "networks": {network: {"cidr": cidr} for network, cidr in networks.items()},
-        "security_groups": {"open": OPEN},
-        "vms": [
-            {"name": vm, "vcpus": 1, "memory": "96MiB", "network": network, "security_groups": ["open"]}
-            for vm, network in vms.items()
-        ],
-        **more,
-    }
-
-
-SAME = {"front": "10.0.0.0/24", "back": "10.0.1.0/24"}
-ACME = _tenant(
-    "acme",
-    SAME,
-    {"web-1": "front", "web-2": "front", "web-3": "front", "db": "back"},
-    gateway="internet",
-    floating_ips=["web-2"],
-    port_forwards=[{"protocol": "tcp", "port": 8080, "vm": "db", "vm_port": 80}],
-    load_balancers={
-        "shop": {
-            "network": "front",
-            "port": 8000,
-            "vms": ["web-1", "web-2", "web-3"],
-            "vm_port": 80,
-            "interval_s": 1,
-            "timeout_s": 3,
-            "failures": 2,
-        }
-    },
-)
-GLOBEX = _tenant("globex", SAME, {"web-1": "front", "web-2": "front"})
-INITECH = _tenant("initech", {"lan": "10.5.0.0/24"}, {"app": "lan"})
-# Tenant, VM, and the emulated host that its endpoint is on.
-PLACES = (
-    ("acme", "web-1", "a"),
-    ("acme", "web-2", "b"),
-    ("acme", "web-3", "a"),
-    ("acme", "db", "b"),
-    ("globex", "web-1", "b"),
-    ("globex", "web-2", "a"),
-    ("initech", "app", "b"),
-)
 
 
 @dataclass
